@@ -11,6 +11,7 @@ mod keys;
 mod limits;
 mod metrics;
 mod overrides;
+mod query;
 mod signals;
 mod top;
 mod whatif;
@@ -30,7 +31,7 @@ use ratekeeper_policy::envoy::EnvoyRateLimit;
 use serde_json::{Value, json};
 
 use self::dashboard::StateStream;
-use self::keys::decoded;
+use self::query::decoded;
 use crate::Trigger;
 use crate::context::ServiceContext;
 use crate::doors::body::MAX_CHECK_BYTES;

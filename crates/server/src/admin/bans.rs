@@ -4,107 +4,18 @@ use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::{Charge, Decision, Key, MAX_BAN, Mode, Nanos, Permits, Time};
 use ratekeeper_policy::{HandAct, HandEntry, MAX_BY_HAND, RevealKeys, Rule};
-use ratekeeper_store::{
-    AnyStore, BanCursor, BanPage, BannedKey, KeyEntry, MemoryStore, RedisStore, Store,
-};
+use ratekeeper_store::{AnyStore, BanCursor, BanPage, BannedKey, KeyEntry, MemoryStore, Store};
 use serde_json::{Value, json};
 
-use super::keys::{
-    DEFAULT_TOP, find, key_in_words, numbers, parameters, shared_key, top, unknown, whole_key_of,
-};
+use super::keys::{key_in_words, key_of, numbers, shared_key};
+use super::query::Query;
 use super::reply;
 use crate::context::ServiceContext;
 use crate::doors;
-use crate::doors::problem::{NO_ROOM_BY_HAND, Problem, WRONG_QUERY, shown};
+use crate::doors::problem::{NO_ROOM_BY_HAND, Problem, WRONG_QUERY};
 use crate::observe::changes::ChangeKind;
 use crate::serve::listener::Reply;
 use crate::store::by_hand;
-
-/// The parameters of a call: `limit=NAME&key=VALUE&key=VALUE&act=ban&for=1h&top=20&reveal=policy`.
-struct BanQuery {
-    limit: String,
-    key: Vec<String>,
-    act: HandAct,
-    span: Option<Nanos>,
-    top: usize,
-    from: Option<BanCursor>,
-    shown: ShownKeys,
-}
-
-/// How the keys of a list are shown.
-#[derive(Clone, Copy)]
-enum ShownKeys {
-    /// As a call that lifts a ban takes them.
-    Plain,
-    /// As `reveal_keys` says.
-    ByPolicy,
-}
-
-impl BanQuery {
-    /// Reads the parameters, of which a call knows those in `known`.
-    fn read(query: &str, known: &[&str]) -> Result<Self, Problem> {
-        let (mut limit, mut key, mut span, mut listed) = (None, Vec::new(), None, DEFAULT_TOP);
-        let (mut shown_keys, mut from, mut act) = (ShownKeys::Plain, None, HandAct::Ban);
-        for (parameter, value) in parameters(query)? {
-            if !known.contains(&parameter) {
-                let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
-                return Err(unknown(parameter, &known.join(" or ")));
-            }
-            match parameter {
-                "limit" => limit = Some(value),
-                "top" => listed = top("top", &value)?,
-                "act" => act = act_of(&value)?,
-                "for" => span = Some(ban_length(&value)?),
-                "from" => from = Some(cursor(&value)?),
-                "reveal" if value == "policy" => shown_keys = ShownKeys::ByPolicy,
-                "reveal" => {
-                    let value = shown(&value);
-                    let detail = format!("`reveal={value}` is not understood; expected `policy`");
-                    return Err(Problem::new(WRONG_QUERY, detail));
-                }
-                _ => key.push(value),
-            }
-        }
-        let missing = "the limit is missing; add `?limit=NAME`";
-        Ok(Self {
-            limit: limit.ok_or_else(|| Problem::new(WRONG_QUERY, missing))?,
-            key,
-            act,
-            span,
-            top: listed,
-            from,
-            shown: shown_keys,
-        })
-    }
-}
-
-/// Reads the place from which a list goes on.
-fn cursor(text: &str) -> Result<BanCursor, Problem> {
-    text.parse().map_err(|()| {
-        let detail = format!("`from={}` is not the `next` of a list of bans", shown(text));
-        Problem::new(WRONG_QUERY, detail)
-    })
-}
-
-fn act_of(text: &str) -> Result<HandAct, Problem> {
-    HandAct::parse(text).ok_or_else(|| {
-        let detail = format!("`act={}` must be `ban` or `allow`", shown(text));
-        Problem::new(WRONG_QUERY, detail)
-    })
-}
-
-/// Reads the length of a ban by hand.
-fn ban_length(text: &str) -> Result<Nanos, Problem> {
-    let span = text.parse::<Nanos>().ok();
-    span.filter(|span| (Nanos::from_nanos(1)..=MAX_BAN).contains(span))
-        .ok_or_else(|| {
-            let text = shown(text);
-            let detail = format!(
-                "`for={text}` must be a duration of at most {MAX_BAN}, for example `for=1h`"
-            );
-            Problem::new(WRONG_QUERY, detail)
-        })
-}
 
 /// Banned keys, and where the list of a shared store goes on.
 #[derive(Default)]
@@ -119,24 +30,34 @@ pub(super) async fn list<C: Clock>(
     shared: &ServiceContext<C>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let query = BanQuery::read(query, &["limit", "top", "reveal", "from"])?;
+    let query = Query::read(query, &["limit", "top", "reveal", "from"])?;
     let (policy, now) = (shared.keeper.policy(), shared.keeper.clock().now());
-    let rule = find(&policy, &query.limit)?;
+    let (rule, top) = (query.rule(&policy)?, query.top("top")?);
+    let from = query.parsed("from", "the `next` of a list of bans", |text| {
+        text.parse().ok()
+    })?;
+    let reveal = query.parsed("reveal", "`policy`", |text| {
+        (text == "policy").then_some(())
+    })?;
     let listed = match shared.keeper.store() {
         _ if rule.limit.algorithm.bans().is_none() => Listed::default(),
-        AnyStore::Memory(memory) => in_memory(memory, rule, query.top, now),
+        AnyStore::Memory(memory) => in_memory(memory, rule, top, now),
         AnyStore::Redis(_) if rule.key_parts().next().is_none() => {
             keyless(shared.keeper.store(), rule, now).await?
         }
-        AnyStore::Redis(redis) => in_redis(redis.main(), rule, &query, now).await?,
+        AnyStore::Redis(redis) => {
+            let limits = numbers(rule, rule.variants.numbers()).map(|(limit, _)| limit);
+            let limits: Vec<_> = limits.collect();
+            let page = redis.main().bans(&limits, from.as_ref(), top, now).await;
+            let BanPage { bans, next } = page.map_err(|error| doors::store_down(&error))?;
+            Listed { bans, next }
+        }
     };
-    let how = match query.shown {
-        ShownKeys::Plain => RevealKeys::Raw,
-        ShownKeys::ByPolicy => policy.settings.reveal_keys,
-    };
+    // Without `reveal` as a call that lifts a ban takes them.
+    let how = reveal.map_or(RevealKeys::Raw, |()| policy.settings.reveal_keys);
     let mut answer = as_shown(shared, rule, listed, how);
     by_hand::refresh(shared).await.ok(); // the last copy is shown while the store fails
-    answer["by_hand"] = by_hand_shown(shared, rule, query.top, how);
+    answer["by_hand"] = by_hand_shown(shared, rule, top, how);
     Ok(reply(&answer))
 }
 
@@ -223,20 +144,6 @@ fn in_memory(memory: &MemoryStore, rule: &Rule, top: usize, now: Time) -> Listed
     }
 }
 
-/// A part of the bans, all that a few thousand keys have.
-async fn in_redis(
-    store: &RedisStore,
-    rule: &Rule,
-    query: &BanQuery,
-    now: Time,
-) -> Result<Listed, Problem> {
-    let limits: Vec<_> = numbers(rule, rule.variants.numbers()).collect();
-    let limits: Vec<_> = limits.iter().map(|(limit, _)| *limit).collect();
-    let page = store.bans(&limits, query.from.as_ref(), query.top, now);
-    let BanPage { bans, next } = page.await.map_err(|error| doors::store_down(&error))?;
-    Ok(Listed { bans, next })
-}
-
 /// The bans of a limit for all requests together: one for each of its numbers at most.
 async fn keyless(store: &AnyStore, rule: &Rule, now: Time) -> Result<Listed, Problem> {
     let mut bans = Vec::new();
@@ -259,16 +166,17 @@ pub(super) async fn add<C: Clock>(
     shared: &ServiceContext<C>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let query = BanQuery::read(query, &["limit", "key", "act", "for"])?;
-    let span = query.span.ok_or_else(|| {
-        let detail = "the length of the ban is missing; add `&for=1h`";
-        Problem::new(WRONG_QUERY, detail)
+    let query = Query::read(query, &["limit", "key", "act", "for"])?;
+    let act = query.parsed("act", "`ban` or `allow`", HandAct::parse)?;
+    let expected = format!("a duration of at most {MAX_BAN}, for example `for=1h`");
+    let span = query.parsed("for", &expected, |text| {
+        let span = text.parse::<Nanos>().ok();
+        span.filter(|span| (Nanos::from_nanos(1)..=MAX_BAN).contains(span))
     })?;
-    let entry = HandEntry {
-        act: query.act,
-        until_unix_millis: (shared.unix_nanos() + span.as_nanos()).div_ceil(1_000_000),
-    };
-    set(shared, &query, Some(entry)).await
+    let missing = "the length of the ban is missing; add `&for=1h`";
+    let span = span.ok_or_else(|| Problem::new(WRONG_QUERY, missing))?;
+    let act = act.unwrap_or(HandAct::Ban);
+    set(shared, &query, Some(ByHand { act, span })).await
 }
 
 /// `DELETE /v1/bans?limit=NAME&key=VALUE`: ends the ban or the allowance by hand, lifts a ban by the
@@ -277,30 +185,41 @@ pub(super) async fn lift<C: Clock>(
     shared: &ServiceContext<C>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let query = BanQuery::read(query, &["limit", "key"])?;
+    let query = Query::read(query, &["limit", "key"])?;
     set(shared, &query, None).await
+}
+
+/// What an operator wants of a key.
+#[derive(Clone, Copy)]
+struct ByHand {
+    act: HandAct,
+    span: Nanos,
 }
 
 /// Bans or allows a key, or lifts both. A ban by hand replaces one by the policy, so that the key is
 /// free at its end.
 async fn set<C: Clock>(
     shared: &ServiceContext<C>,
-    query: &BanQuery,
-    entry: Option<HandEntry>,
+    query: &Query<'_>,
+    wanted: Option<ByHand>,
 ) -> Result<Response<Reply>, Problem> {
     let policy = shared.keeper.policy();
-    let rule = find(&policy, &query.limit)?;
-    let bytes = whole_key_of(&policy, rule, &query.key)?;
+    let rule = query.rule(&policy)?;
+    let bytes = key_of(&policy, rule, &query.texts("key"))?;
     let (key, limit) = (Key::from_bytes(&bytes), &*rule.limit.name);
+    let entry = wanted.map(|wanted| HandEntry {
+        act: wanted.act,
+        until_unix_millis: (shared.unix_nanos() + wanted.span.as_nanos()).div_ceil(1_000_000),
+    });
     let before = set_by_hand(shared, rule, key, entry).await?;
-    let act = entry.map(|entry| entry.act);
+    let act = wanted.map(|wanted| wanted.act);
     let was_banned = act != Some(HandAct::Allow) && lift_ban(shared, rule, key).await?;
     let was_banned = was_banned || before == Some(HandAct::Ban);
     let reveal = shared.key_reveal(policy.settings.reveal_keys);
     let parts = reveal.key(rule, key).join(", ").escape_debug().to_string();
     let (shown, for_ms) = (
         reveal.text(rule, key),
-        query.span.map(Nanos::as_millis_ceil),
+        wanted.map(|wanted| wanted.span.as_millis_ceil()),
     );
     let did = match act {
         Some(HandAct::Ban) => {

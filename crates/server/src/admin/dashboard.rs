@@ -29,11 +29,11 @@ use http_body_util::Full;
 use ratekeeper::Clock;
 use serde_json::json;
 
-use super::keys::{find, parameters, unknown};
+use super::query::Query;
 use super::{reply, text};
 use crate::context::ServiceContext;
 use crate::doors;
-use crate::doors::problem::{Problem, WRONG_QUERY};
+use crate::doors::problem::Problem;
 use crate::serve::listener::Reply;
 
 /// Headers of the files of the page. A browser runs no script but ours, sends nothing elsewhere,
@@ -129,17 +129,8 @@ pub(super) fn day<C: Clock>(
     shared: &ServiceContext<C>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let mut name = None;
-    for (parameter, value) in parameters(query)? {
-        match parameter {
-            "limit" => name = Some(value),
-            other => return Err(unknown(other, "`limit`")),
-        }
-    }
-    let name =
-        name.ok_or_else(|| Problem::new(WRONG_QUERY, "the limit is missing; add `?limit=NAME`"))?;
     let policy = shared.keeper.policy();
-    let rule = find(&policy, &name)?;
+    let rule = Query::read(query, &["limit"])?.rule(&policy)?;
     let recent = shared.observers.history.recent(rule.limit.id);
     let minutes = recent.map(|recent| recent.minutes);
     Ok(reply(

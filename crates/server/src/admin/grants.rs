@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 
-use super::keys::{find, key_in_words, key_of};
+use super::keys::{key_in_words, key_of};
+use super::query::find;
 use super::reply;
 use crate::context::ServiceContext;
 use crate::doors;

@@ -9,38 +9,24 @@ use ratekeeper_policy::{KeyBytes, KeyPart, Policy, Rule, Variant};
 use ratekeeper_store::{AnyStore, Store};
 use serde_json::{Value, json};
 
+use super::query::{Query, find};
 use super::{bans, reply};
 use crate::context::ServiceContext;
 use crate::doors;
-use crate::doors::problem::{
-    NO_SUCH_KEY, NO_SUCH_LIMIT, NOT_LISTED, Problem, WRONG_QUERY, near_spelling, shown,
-};
+use crate::doors::problem::{NO_SUCH_KEY, NOT_LISTED, Problem, WRONG_QUERY, shown};
 use crate::observe::changes::ChangeKind;
 use crate::serve::listener::Reply;
 use crate::store::by_hand;
-
-/// Default number of keys listed.
-pub(super) const DEFAULT_TOP: usize = 20;
-/// Maximum number of keys listed.
-const MAX_TOP: usize = 1000;
 
 /// `GET /v1/keys?limit=NAME&top=20`: the keys with the least remaining.
 pub(super) fn keys<C: Clock>(
     shared: &ServiceContext<C>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let (mut name, mut count) = (None, DEFAULT_TOP);
-    for (parameter, value) in parameters(query)? {
-        match parameter {
-            "limit" => name = Some(value),
-            "top" => count = top("top", &value)?,
-            other => return Err(unknown(other, "`limit` or `top`")),
-        }
-    }
-    let name =
-        name.ok_or_else(|| Problem::new(WRONG_QUERY, "the limit is missing; add `?limit=NAME`"))?;
+    let query = Query::read(query, &["limit", "top"])?;
+    let count = query.top("top")?;
     let policy = shared.keeper.policy();
-    let rule = find(&policy, &name)?;
+    let rule = query.rule(&policy)?;
     let now = shared.keeper.clock().now();
     if shared.keeper.store().shared().is_some() {
         let detail = "look up one key: /v1/keys/LIMIT?key=VALUE";
@@ -71,7 +57,7 @@ pub(super) async fn key<C: Clock>(
 ) -> Result<Response<Reply>, Problem> {
     let policy = shared.keeper.policy();
     let rule = find(&policy, name)?;
-    let bytes = key_of(&policy, rule, &key_values(query)?)?;
+    let bytes = key_of(&policy, rule, &Query::read(query, &["key"])?.texts("key"))?;
     let key = Key::from_bytes(&bytes);
     let now = shared.keeper.clock().now();
     let store = shared.keeper.store();
@@ -113,15 +99,10 @@ pub(super) async fn key<C: Clock>(
         (rule.quota, decision)
     });
     let (quota, decision) = found.or(unused).ok_or_else(|| {
-        let parts: Vec<String> = rule.key_parts().map(ToString::to_string).collect();
-        let parts = if parts.is_empty() {
-            "none".into()
-        } else {
-            parts.join(", ")
-        };
-        let detail =
-            format!("its balance is full, or the given parts are not those of the key ({parts})");
-        Problem::new(NO_SUCH_KEY, detail)
+        Problem::new(
+            NO_SUCH_KEY,
+            "its balance is full, or a value is not as requests bring it",
+        )
     })?;
     let mut state = state(rule, quota, key, decision);
     if let Some((act, left)) = by_hand {
@@ -139,7 +120,7 @@ pub(super) async fn reset<C: Clock>(
 ) -> Result<Response<Reply>, Problem> {
     let policy = shared.keeper.policy();
     let rule = find(&policy, name)?;
-    let bytes = whole_key_of(&policy, rule, &key_values(query)?)?;
+    let bytes = key_of(&policy, rule, &Query::read(query, &["key"])?.texts("key"))?;
     let key = Key::from_bytes(&bytes);
     let now = shared.keeper.clock().now();
     // Soft and elastic parts, and the candidate. Values of `distinct` have longer keys.
@@ -231,43 +212,22 @@ pub(super) fn key_in_words(rule: &Rule, key: Key<'_>) -> Vec<String> {
     key.display_parts().map(part).collect()
 }
 
-/// Reads the values of a key: `key=VALUE&key=VALUE`.
-fn key_values(query: &str) -> Result<Vec<String>, Problem> {
-    let each = parameters(query)?.into_iter();
-    let value = |(parameter, value)| match parameter {
-        "key" => Ok(value),
-        other => Err(unknown(other, "`key`")),
-    };
-    each.map(value).collect()
-}
-
-/// Returns the key of a rule with these values, one for each of its parts, as [`key_of`] does.
-pub(super) fn whole_key_of(
+/// Returns the key of a rule with these values, one for each of its parts, each as a request brings
+/// it or as the list of keys shows it.
+pub(super) fn key_of(
     policy: &Policy,
     rule: &Rule,
-    values: &[String],
+    values: &[impl AsRef<str>],
 ) -> Result<KeyBytes, Problem> {
     let parts = rule.key_parts().count();
-    if values.len() < parts {
-        let detail = format!(
-            "the key of `{}` has {parts} parts; add `&key=VALUE` for each",
-            rule.limit.name
-        );
-        return Err(Problem::new(WRONG_QUERY, detail));
-    }
-    key_of(policy, rule, values)
-}
-
-/// Returns the key of a rule with these values of its parts, each as a request brings it or as
-/// the list of keys shows it.
-pub(super) fn key_of(policy: &Policy, rule: &Rule, values: &[String]) -> Result<KeyBytes, Problem> {
-    let parts = rule.key_parts().count();
-    if values.len() > parts {
-        let detail = format!("the key of `{}` has {parts} parts", rule.limit.name);
+    if values.len() != parts {
+        let limit = &rule.limit.name;
+        let detail = format!("the key of `{limit}` has {parts} parts; add `&key=VALUE` for each");
         return Err(Problem::new(WRONG_QUERY, detail));
     }
     let mut bytes = KeyBytes::default();
     for (part, value) in rule.key_parts().zip(values) {
+        let value = value.as_ref();
         if matches!(part, KeyPart::Ip { .. }) && !is_address(value) {
             let detail = format!("`key={}` is neither an address nor a network", shown(value));
             return Err(Problem::new(WRONG_QUERY, detail));
@@ -287,97 +247,4 @@ fn is_address(value: &str) -> bool {
         Err(_) => return value.starts_with('~'),
     };
     bits.parse::<u8>().is_ok_and(|bits| bits <= most)
-}
-
-/// Reads the number of keys to list, of the parameter called `name`.
-pub(super) fn top(name: &'static str, value: &str) -> Result<usize, Problem> {
-    let number = value.parse().ok();
-    number
-        .filter(|top| (1..=MAX_TOP).contains(top))
-        .ok_or_else(|| {
-            let value = shown(value);
-            let detail = format!("`{name}={value}` must be a number from 1 to {MAX_TOP}");
-            Problem::new(WRONG_QUERY, detail)
-        })
-}
-
-pub(super) fn find<'a>(policy: &'a Policy, name: &str) -> Result<&'a Rule, Problem> {
-    policy.rule(name).ok_or_else(|| {
-        let names = policy.rules.iter().map(|rule| &*rule.limit.name);
-        let near = near_spelling(name, names);
-        Problem::new(
-            NO_SUCH_LIMIT,
-            format!("`{}` is not in the policy{near}", shown(name)),
-        )
-    })
-}
-
-pub(super) fn unknown(name: &str, known: &str) -> Problem {
-    let name = shown(name);
-    Problem::new(
-        WRONG_QUERY,
-        format!("`{name}` is not a known parameter; expected {known}"),
-    )
-}
-
-/// Returns the parameters of a query, with decoded values.
-pub(super) fn parameters(query: &str) -> Result<Vec<(&str, String)>, Problem> {
-    let pairs = query.split('&').filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Ok((name, decoded(&value.replace('+', " "))?))
-        })
-        .collect()
-}
-
-/// Returns percent-encoded text of a query or path.
-pub(super) fn decoded(text: &str) -> Result<String, Problem> {
-    decode(text).ok_or_else(|| {
-        let detail = format!("`{}` is not percent-encoded text", shown(text));
-        Problem::new(WRONG_QUERY, detail)
-    })
-}
-
-/// Decodes `%41`.
-fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        rest = tail;
-        match first {
-            b'%' => {
-                let (digits, tail) = tail.split_first_chunk::<2>()?;
-                let digits = std::str::from_utf8(digits).ok()?;
-                if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-                    return None;
-                }
-                bytes.push(u8::from_str_radix(digits, 16).ok()?);
-                rest = tail;
-            }
-            plain => bytes.push(*plain),
-        }
-    }
-    String::from_utf8(bytes).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percent_encoding() {
-        for (text, expected) in [
-            ("a%20b+c", Some("a b+c")),
-            ("%c3%A9", Some("\u{e9}")),
-            ("", Some("")),
-            ("%", None),
-            ("%4", None),
-            ("%zz", None),
-            ("%+1", None),
-            ("%ff", None),
-        ] {
-            assert_eq!(decode(text).as_deref(), expected, "{text}");
-        }
-    }
 }

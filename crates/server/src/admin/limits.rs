@@ -9,10 +9,10 @@ use ratekeeper_policy::{Policy, Rule, WallTime};
 use ratekeeper_store::{LimitUsage, Usage};
 use serde_json::{Value, json};
 
-use super::keys::{find, parameters, unknown};
+use super::query::Query;
 use super::reply;
 use crate::context::ServiceContext;
-use crate::doors::problem::{Problem, UNKNOWN_PATH, WRONG_QUERY};
+use crate::doors::problem::{Problem, UNKNOWN_PATH};
 use crate::serve::listener::Reply;
 
 /// Adds the keys with other numbers of a limit to its own: no variant is shown by itself. The
@@ -52,17 +52,8 @@ pub(super) fn explain<C: Clock>(
         let detail = "this process explains no limits; use `ratekeeper explain`";
         return Err(Problem::new(UNKNOWN_PATH, detail));
     };
-    let mut name = None;
-    for (parameter, value) in parameters(query)? {
-        match parameter {
-            "limit" => name = Some(value),
-            other => return Err(unknown(other, "`limit`")),
-        }
-    }
-    let missing = "the limit is missing; add `?limit=NAME`";
-    let name = name.ok_or_else(|| Problem::new(WRONG_QUERY, missing))?;
     let policy = shared.keeper.policy();
-    let rule = find(&policy, &name)?;
+    let rule = Query::read(query, &["limit"])?.rule(&policy)?;
     let now = shared.keeper.clock().now();
     let lines = words(&policy, rule, WallTime::new(shared.origin(), now));
     Ok(reply(

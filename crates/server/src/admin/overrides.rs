@@ -12,7 +12,7 @@ use ratekeeper_policy::config::{
 use ratekeeper_policy::{KeyBytes, KeyPart, Policy, Rule};
 use serde_json::{Value, json};
 
-use super::keys::{DEFAULT_TOP, find, parameters, top, unknown};
+use super::query::{Query, find};
 use super::reply;
 use crate::context::ServiceContext;
 use crate::doors::problem::{
@@ -26,77 +26,40 @@ use crate::source::override_change::{NotChanged, OverrideChange};
 /// Maximum length of a value of an override in bytes; keys have at most 512.
 const MAX_VALUE_BYTES: usize = 1024;
 
-/// The parameters of a call: `limit=NAME&key=TEXT&set=20/1m&until=..&reason=..&top=20`. In place of
-/// `key`, whose text may be a pattern, `value` once for each part names one key.
-struct OverrideQuery {
-    line: OverrideLine,
-    top: usize,
-}
-
-impl OverrideQuery {
-    /// Reads the parameters, of which a call knows those in `known`, and needs the first `needed`.
-    fn read(query: &str, known: &[&str], needed: usize, policy: &Policy) -> Result<Self, Problem> {
-        let mut line = OverrideLine::default();
-        let mut values = Vec::new();
-        let mut count = DEFAULT_TOP;
-        for (parameter, value) in parameters(query)? {
-            if !known.contains(&parameter) {
-                let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
-                return Err(unknown(parameter, &known.join(" or ")));
-            }
-            let mut exact = String::new();
-            let field = match parameter {
-                "value" => &mut exact,
-                "limit" => &mut line.limit,
-                "key" => &mut line.key,
-                "set" => &mut line.set,
-                "until" => &mut line.until,
-                "reason" => &mut line.reason,
-                _ => {
-                    count = top("top", &value)?;
-                    continue;
-                }
-            };
-            if !field.is_empty() {
-                let detail = format!("`{parameter}` comes twice");
-                return Err(Problem::new(WRONG_QUERY, detail));
-            }
-            if value.len() > MAX_VALUE_BYTES || value.contains(char::is_control) {
-                let value = shown(&value).escape_debug().to_string();
-                let detail = format!(
-                    "`{parameter}={value}` must have at most {MAX_VALUE_BYTES} bytes, and no \
-                     control characters"
-                );
-                return Err(Problem::new(WRONG_QUERY, detail));
-            }
-            if parameter == "value" {
-                values.push(value);
-            } else {
-                value.trim().clone_into(field);
-            }
-        }
-        if !values.is_empty() {
-            line.key = exact_key(policy, &line, &values)?;
-        }
-        for (name, value) in [
-            ("limit", &line.limit),
-            ("key", &line.key),
-            ("set", &line.set),
-        ]
-        .into_iter()
-        .take(needed)
-        {
-            if value.is_empty() {
-                let detail = format!("`{name}` is missing");
-                return Err(Problem::new(WRONG_QUERY, detail));
-            }
-        }
-        Ok(Self { line, top: count })
+/// Reads the line that a call states: `limit=NAME&key=TEXT&set=20/1m&until=..&reason=..`, of which
+/// those in `needed` must be there. In place of `key`, whose text may be a pattern, `value` once for
+/// each part names one key.
+fn line(query: &Query<'_>, needed: &[&str], policy: &Policy) -> Result<OverrideLine, Problem> {
+    let field = |name| {
+        let is_fit = |text: &str| text.len() <= MAX_VALUE_BYTES && !text.contains(char::is_control);
+        let expected =
+            format!("a text of at most {MAX_VALUE_BYTES} bytes, without control characters");
+        let read = |text: &str| is_fit(text).then(|| text.trim().to_owned());
+        Ok::<_, Problem>(query.parsed(name, &expected, read)?.unwrap_or_default())
+    };
+    let mut line = OverrideLine {
+        limit: field("limit")?,
+        key: field("key")?,
+        set: field("set")?,
+        until: field("until")?,
+        reason: field("reason")?,
+    };
+    let values = query.texts("value");
+    if !values.is_empty() {
+        line.key = exact_key(policy, &line, &values)?;
+    }
+    let is_stated = |name: &str| match name {
+        "key" => !line.key.is_empty(),
+        name => query.text(name).is_some_and(|text| !text.trim().is_empty()),
+    };
+    match needed.iter().find(|name| !is_stated(name)) {
+        Some(name) => Err(Problem::new(WRONG_QUERY, format!("`{name}` is missing"))),
+        None => Ok(line),
     }
 }
 
 /// Returns the text of the key with these values of all parts, which is no pattern.
-fn exact_key(policy: &Policy, line: &OverrideLine, values: &[String]) -> Result<String, Problem> {
+fn exact_key(policy: &Policy, line: &OverrideLine, values: &[&str]) -> Result<String, Problem> {
     if !line.key.is_empty() {
         let detail = "`key` and `value` both name the key; leave one of them out";
         return Err(Problem::new(WRONG_QUERY, detail));
@@ -108,8 +71,9 @@ fn exact_key(policy: &Policy, line: &OverrideLine, values: &[String]) -> Result<
         let detail = format!("the key of `{limit}` has {parts} parts; add `&value=` for each");
         return Err(Problem::new(WRONG_QUERY, detail));
     }
-    let values = values.iter().map(String::as_str);
-    Ok(exact_key_text(parts.into_iter().zip(values)))
+    Ok(exact_key_text(
+        parts.into_iter().zip(values.iter().copied()),
+    ))
 }
 
 /// `GET /v1/overrides?limit=NAME&key=VALUE&top=20`: the first overrides of the file in force, of
@@ -118,21 +82,20 @@ pub(super) async fn list<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let query = OverrideQuery::read(
-        query,
-        &["limit", "key", "value", "top"],
-        0,
-        &shared.keeper.policy(),
-    )?;
+    let query = Query::read(query, &["limit", "key", "value", "top"])?;
+    let (asked, top) = (
+        line(&query, &[], &shared.keeper.policy())?,
+        query.top("top")?,
+    );
     let context = Arc::clone(shared);
     // Waits for a reload that goes on, so not on the thread that accepts connections.
-    let listed = tokio::task::spawn_blocking(move || listed(&context, &query)).await;
+    let listed = tokio::task::spawn_blocking(move || listed(&context, &asked, top)).await;
     let listed = listed.map_err(|_| Problem::new(OVERRIDES_UNWRITTEN, "the listing failed"))?;
     Ok(reply(&listed.ok_or_else(no_file)?))
 }
 
 /// Returns the answer of a list; `None` if the policy names no file.
-fn listed<C: Clock>(shared: &ServiceContext<C>, query: &OverrideQuery) -> Option<Value> {
+fn listed<C: Clock>(shared: &ServiceContext<C>, asked: &OverrideLine, top: usize) -> Option<Value> {
     let (policy_text, policy) = shared.overrides_in_force()?;
     let (file, text) = policy_text.files.overrides()?;
     let now = shared.origin().unix_nanos(shared.keeper.clock().now());
@@ -142,15 +105,15 @@ fn listed<C: Clock>(shared: &ServiceContext<C>, query: &OverrideQuery) -> Option
         .flat_map(|rule| rule.variants.overrides());
     let holding = all.filter(|one| one.from_file && !one.has_ended(now));
     let holding: HashSet<usize> = holding.map(|one| one.line).collect();
-    let is_asked = |asked: &str, found: &str| asked.is_empty() || asked == found;
+    let fits = |asked: &str, found: &str| asked.is_empty() || asked == found;
     let lines = override_lines(file, text.unwrap_or_default());
-    let found = lines.into_iter().filter(|(_, line)| {
-        is_asked(&query.line.limit, &line.limit) && is_asked(&query.line.key, &line.key)
-    });
+    let found = lines
+        .into_iter()
+        .filter(|(_, line)| fits(&asked.limit, &line.limit) && fits(&asked.key, &line.key));
     let (mut count, mut overrides) = (0, Vec::new());
     for (number, line) in found {
         count += 1;
-        if overrides.len() < query.top {
+        if overrides.len() < top {
             let key = key_as_shown(&policy, &line);
             let line = OverrideLine { key, ..line };
             overrides.push(about(number, &line, holding.contains(&number)));
@@ -164,9 +127,8 @@ pub(super) async fn set<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let known = ["limit", "key", "set", "value", "until", "reason"];
-    let policy = shared.keeper.policy();
-    let OverrideQuery { line, .. } = OverrideQuery::read(query, &known, 3, &policy)?;
+    let query = Query::read(query, &["limit", "key", "set", "value", "until", "reason"])?;
+    let line = line(&query, &["limit", "key", "set"], &shared.keeper.policy())?;
     change(shared, OverrideChange::Set(line)).await
 }
 
@@ -175,9 +137,8 @@ pub(super) async fn remove<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let known = ["limit", "key", "value"];
-    let policy = shared.keeper.policy();
-    let OverrideQuery { line, .. } = OverrideQuery::read(query, &known, 2, &policy)?;
+    let query = Query::read(query, &["limit", "key", "value"])?;
+    let line = line(&query, &["limit", "key"], &shared.keeper.policy())?;
     change(shared, OverrideChange::Remove(line)).await
 }
 

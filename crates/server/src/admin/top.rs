@@ -8,10 +8,10 @@ use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
 
 use super::dashboard::store;
-use super::keys::{DEFAULT_TOP, find, parameters, top, unknown};
+use super::query::Query;
 use super::reply;
 use crate::context::ServiceContext;
-use crate::doors::problem::{Problem, WRONG_QUERY, shown};
+use crate::doors::problem::Problem;
 use crate::observe::alerts::message::rfc3339;
 use crate::observe::changes::ChangeKind;
 use crate::observe::country_hours::{CountryDay, HOURS};
@@ -27,51 +27,32 @@ const MAX_CHANGES: usize = 5;
 /// Time for which a warning is in the notes.
 const NOTED: Nanos = Nanos::from_secs(15 * 60);
 
-/// The parameters: `limit=NAME&by=denied&window=1m&count=20`.
+/// What is listed: the parameters `by=denied&window=1m&count=20`.
+#[derive(Default)]
 struct TopQuery {
-    limit: Option<String>,
     by: TopOrder,
     window: TopWindow,
     count: usize,
 }
 
-impl Default for TopQuery {
-    fn default() -> Self {
-        Self {
-            limit: None,
-            by: TopOrder::default(),
-            window: TopWindow::default(),
-            count: DEFAULT_TOP,
-        }
-    }
-}
-
 impl TopQuery {
-    fn read(query: &str) -> Result<Self, Problem> {
-        let mut read = Self::default();
-        for (parameter, value) in parameters(query)? {
-            match (parameter, &*value) {
-                ("limit", _) => read.limit = Some(value),
-                ("by", "denied") => read.by = TopOrder::Denied,
-                ("by", "requests") => read.by = TopOrder::Requests,
-                ("by", _) => return Err(wrong("by", &value, "`denied` or `requests`")),
-                ("window", "1m") => read.window = TopWindow::Minute,
-                ("window", "1h") => read.window = TopWindow::Hour,
-                ("window", _) => return Err(wrong("window", &value, "`1m` or `1h`")),
-                ("count", _) => read.count = top("count", &value)?,
-                (other, _) => {
-                    return Err(unknown(other, "`limit`, `by`, `window` or `count`"));
-                }
-            }
-        }
-        Ok(read)
+    fn read(query: &Query<'_>) -> Result<Self, Problem> {
+        let by = query.parsed("by", "`denied` or `requests`", |text| match text {
+            "denied" => Some(TopOrder::Denied),
+            "requests" => Some(TopOrder::Requests),
+            _ => None,
+        })?;
+        let window = query.parsed("window", "`1m` or `1h`", |text| match text {
+            "1m" => Some(TopWindow::Minute),
+            "1h" => Some(TopWindow::Hour),
+            _ => None,
+        })?;
+        Ok(Self {
+            by: by.unwrap_or_default(),
+            window: window.unwrap_or_default(),
+            count: query.top("count")?,
+        })
     }
-}
-
-fn wrong(name: &str, value: &str, expected: &str) -> Problem {
-    let value = shown(value);
-    let detail = format!("`{name}={value}` is not understood; expected {expected}");
-    Problem::new(WRONG_QUERY, detail)
 }
 
 /// `GET /v1/top?limit=NAME&by=denied&window=1m&count=20`: the keys of a limit; without `limit`, the
@@ -80,16 +61,14 @@ pub(super) fn answer<C: Clock>(
     shared: &ServiceContext<C>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let query = TopQuery::read(query)?;
+    let query = Query::read(query, &["limit", "by", "window", "count"])?;
+    let listed = TopQuery::read(&query)?;
     let policy = shared.keeper.policy();
-    let answer = match &query.limit {
-        Some(name) => keys(
-            shared,
-            find(&policy, name)?,
-            &query,
-            policy.settings.reveal_keys,
-        ),
-        None => limits(shared, &policy, &query),
+    let answer = if query.text("limit").is_some() {
+        let rule = query.rule(&policy)?;
+        keys(shared, rule, &listed, policy.settings.reveal_keys)
+    } else {
+        limits(shared, &policy, &listed)
     };
     Ok(reply(&answer))
 }

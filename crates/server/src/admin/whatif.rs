@@ -15,7 +15,7 @@ use ratekeeper_core::{Algorithm, AnyAlgorithm, AnyState, Permits, Quota, Time};
 use ratekeeper_policy::{Role, Rule};
 use serde_json::{Value, json};
 
-use super::keys::{find, parameters, unknown};
+use super::query::Query;
 use super::reply;
 use crate::context::ServiceContext;
 use crate::doors::problem::{Problem, WRONG_QUERY, shown};
@@ -38,22 +38,16 @@ pub(super) async fn answer<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     query: &str,
 ) -> Result<Response<Reply>, Problem> {
-    let (mut name, mut texts) = (None, Vec::new());
-    for (parameter, value) in parameters(query)? {
-        match parameter {
-            "limit" => name = Some(value),
-            "number" => texts.push(value),
-            other => return Err(unknown(other, "`limit` or `number`")),
-        }
-    }
+    let query = Query::read(query, &["limit", "number"])?;
+    let texts = query.texts("number");
     let wrong = |detail: String| Problem::new(WRONG_QUERY, detail);
-    let name = name.ok_or_else(|| wrong("the limit is missing; add `?limit=NAME`".into()))?;
     if texts.is_empty() || texts.len() > MAX_NUMBERS {
         let detail = format!("expected `number` once, and {MAX_NUMBERS} times at most");
         return Err(wrong(detail));
     }
     let policy = shared.keeper.policy();
-    let rule = find(&policy, &name)?;
+    let rule = query.rule(&policy)?;
+    let name = &rule.limit.name;
     if let Some(why) = unsuitable(rule) {
         let detail = format!("limit `{name}` cannot be decided again: {why}");
         return Err(wrong(detail));
@@ -87,7 +81,7 @@ pub(super) async fn answer<C: Clock + 'static>(
     let Ok(Some((mut answer, refusals))) = decided else {
         return Err(wrong(format!("limit `{name}` has no record")));
     };
-    let texts = std::iter::once(&rule.text).chain(&texts);
+    let texts = std::iter::once(&*rule.text).chain(texts);
     let each = texts.zip(refusals).map(|(text, refusals)| {
         json!({
             "limit": text,

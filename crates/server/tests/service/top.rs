@@ -109,7 +109,11 @@ fn wrong_queries_are_refused() {
         ("by=name", 400, "`denied` or `requests`"),
         ("window=1d", 400, "`1m` or `1h`"),
         ("count=0", 400, "`count=0` must be a number from 1 to 1000"),
-        ("top=5", 400, "expected `limit`, `by`, `window` or `count`"),
+        (
+            "top=5",
+            400,
+            "expected `limit` or `by` or `window` or `count`",
+        ),
     ] {
         let answer = admin.get(&format!("/v1/top?{query}"));
         assert_eq!(answer.status, status, "{query}");

@@ -32,7 +32,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::last_state;
 use super::state::{CHART_SPANS, by_refusals};
-use crate::admin::keys::{parameters, unknown};
+use crate::admin::query::Query;
 use crate::admin::{bans, top};
 use crate::context::ServiceContext;
 use crate::doors::problem::Problem;
@@ -81,13 +81,8 @@ pub(in crate::admin) async fn open<C: Clock + 'static>(
     caller: Caller<'_>,
     query: &str,
 ) -> Result<Response<StateStream>, Problem> {
-    let mut limit: Option<Arc<str>> = None;
-    for (parameter, value) in parameters(query)? {
-        match parameter {
-            "limit" => limit = Some(value.into()),
-            other => return Err(unknown(other, "`limit`")),
-        }
-    }
+    let query = Query::read(query, &["limit"])?;
+    let limit: Option<Arc<str>> = query.text("limit").map(Arc::from);
     let context = Arc::clone(shared);
     let first = move || {
         let policy = context.keeper.policy();
