@@ -167,7 +167,16 @@ fn a_key_that_is_banned_by_hand_is_banned_in_all_processes_and_after_a_restart()
     assert!(ran < 300, "{ran} scripts for 200 decisions");
     drop(one); // killed
     let again = node(2);
-    heard(&again, "one", true);
+    let begun = clock::now();
+    while Visitor::at(1).get(again.admin(), "/readyz").status != 200 {
+        assert!(begun.elapsed() < Duration::from_secs(5), "not ready");
+        clock::wait(Duration::from_millis(1));
+    }
+    assert_eq!(
+        check(again.http(), "one")["banned"],
+        true,
+        "once it is ready"
+    );
 
     let (code, said, _) = bans(&two, &["allow", "plain", "one", "--for", "2s"]);
     let expected = "attr:run=one  allowed by hand for another 2 s\n";

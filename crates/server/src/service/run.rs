@@ -76,6 +76,7 @@ impl<C: Timer + 'static> ServiceRun<C> {
         admin.do_not_linger_for(doors.admin.as_ref());
         let admin = admin.start(doors.admin, door, &here, &admin_closes);
         store::tend_once(&shared).await; // whether it is there decides whether this is ready
+        store::by_hand::refresh(&shared).await.ok(); // a key that is banned finds no new process open
         start_tasks(&shared);
         let exports = self.open.exports.start(&shared, &instance);
         let secrets = secrets::keep_fresh(Arc::clone(&shared), self.open.store_secrets);
