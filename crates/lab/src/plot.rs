@@ -152,7 +152,7 @@ fn level(scale: &Scale, tick: f64) -> u32 {
     clippy::cast_sign_loss,
     reason = "small and not negative"
 )]
-fn whole(value: f64) -> u32 {
+pub(crate) fn whole(value: f64) -> u32 {
     value.round() as u32
 }
 

@@ -4,15 +4,13 @@
 //!   title
 //!   [ panel ] [ panel ]     one for each limit; the same axes everywhere,
 //!   [ panel ] [ panel ]     so that heights can be compared
-//!   legend
 //! ```
 
-use std::fmt::Write as _;
-
+use plotters::prelude::*;
 use ratekeeper_core::{Nanos, Time};
 
 use crate::axis::{Scale, moments, unit};
-use crate::plot::Columns;
+use crate::plot::{Columns, whole};
 use crate::report::Report;
 
 /// Contents of one panel.
@@ -20,7 +18,7 @@ use crate::report::Report;
 pub struct Panel<'a> {
     /// Name of the limit.
     pub title: &'a str,
-    /// Second line: the result.
+    /// Result of the workload in words.
     pub subtitle: &'a str,
     /// Result of the workload.
     pub report: &'a Report,
@@ -29,205 +27,130 @@ pub struct Panel<'a> {
 /// Number of points of a curve.
 const POINTS: u64 = 160;
 /// Size of one of several panels, and of a single one, in pixels.
-const SMALL: DrawingSize = DrawingSize {
-    width: 360.0,
-    height: 170.0,
-    labels: 6,
-};
-const LARGE: DrawingSize = DrawingSize {
-    width: 760.0,
-    height: 320.0,
-    labels: 12,
-};
+const SMALL: (u32, u32) = (440, 260);
+const LARGE: (u32, u32) = (840, 410);
 /// Number of panels side by side.
 const ACROSS: usize = 2;
-/// Pixels around the drawing area of a panel.
-const LEFT: f64 = 62.0;
-const RIGHT: f64 = 18.0;
-const ABOVE: f64 = 46.0;
-const BELOW: f64 = 44.0;
-/// Height of the title, and of the legend.
-const HEAD: f64 = 58.0;
+/// Pixels for each label of the time axis.
+const LABEL: u32 = 70;
+/// Length of each axis.
+const UNITS: u32 = 10_000;
+/// Height of the title.
+const HEAD: u32 = 30;
 
 /// Colours that stay apart for the colour-blind (M. Okabe, K. Ito, "Color universal
 /// design", 2008).
-const BLUE: &str = "#0072b2";
-const ORANGE: &str = "#d55e00";
+const BLUE: RGBColor = RGBColor(0x00, 0x72, 0xb2);
+const ORANGE: RGBColor = RGBColor(0xd5, 0x5e, 0x00);
 
-/// Size of a drawing area.
-#[derive(Clone, Copy, Debug)]
-struct DrawingSize {
-    width: f64,
-    height: f64,
-    /// Maximum number of labels on the time axis.
-    labels: u64,
-}
+type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 /// Draws the panels under one title.
+///
+/// # Panics
+/// Never: writing to memory does not fail.
 pub fn svg(title: &str, panels: &[Panel<'_>]) -> String {
-    let size = if panels.len() > 1 { SMALL } else { LARGE };
+    let (width, height) = if panels.len() > 1 { SMALL } else { LARGE };
     let across = panels.len().clamp(1, ACROSS);
     let down = panels.len().div_ceil(ACROSS).max(1);
-    let (cell_width, cell_height) = (LEFT + size.width + RIGHT, ABOVE + size.height + BELOW);
-    let (width, height) = (float(across) * cell_width, HEAD + float(down) * cell_height);
-    let end = panels.iter().map(|panel| panel.report.end).max();
-    let end = end.unwrap_or(Time::ZERO);
-    let columns: Vec<Columns> = panels
-        .iter()
-        .map(|panel| Columns::of(panel.report, end, POINTS))
-        .collect();
-    let scale = Scale::of(columns.iter().flat_map(Columns::rates));
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-         width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\" \
-         role=\"img\">\n<title>{0}</title>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <text x=\"16\" y=\"26\" font-size=\"17\" font-weight=\"bold\">{0}</text>\n",
-        escaped(title)
-    );
-    legend(&mut out, &scale);
-    for (index, (panel, columns)) in panels.iter().zip(&columns).enumerate() {
-        let x = float(index % ACROSS) * cell_width + LEFT;
-        let y = float(index / ACROSS) * cell_height + HEAD + ABOVE;
-        put(
-            &mut out,
-            format_args!("<g transform=\"translate({x} {y})\">\n"),
-        );
-        axes(&mut out, size, &scale, columns);
-        curves(&mut out, size, &scale, columns);
-        let (title, subtitle) = (escaped(panel.title), escaped(panel.subtitle));
-        put(
-            &mut out,
-            format_args!(
-                "<text y=\"-22\" font-size=\"14\" font-weight=\"bold\">{title}</text>\n\
-                 <text y=\"-7\" fill=\"#555555\">{subtitle}</text>\n</g>\n"
-            ),
-        );
-    }
-    out + "</svg>\n"
-}
-
-fn legend(out: &mut String, scale: &Scale) {
-    let logarithmic = if scale.is_log { ", logarithmic" } else { "" };
-    let note = format!("requests per {}{logarithmic}, against time", scale.unit());
-    put(
-        out,
-        format_args!(
-            "<rect x=\"16\" y=\"38\" width=\"22\" height=\"10\" fill=\"{BLUE}\" \
-             fill-opacity=\"0.35\" stroke=\"{BLUE}\"/>\n<text x=\"44\" y=\"48\">admitted</text>\n\
-             <path d=\"M110 43h22\" stroke=\"{ORANGE}\" stroke-width=\"2\" \
-             stroke-dasharray=\"5 3\"/>\n<text x=\"138\" y=\"48\">offered</text>\n\
-             <text x=\"200\" y=\"48\" fill=\"#555555\">{note}</text>\n"
-        ),
-    );
-}
-
-/// Draws grid, numbers and names of both axes.
-fn axes(out: &mut String, size: DrawingSize, scale: &Scale, columns: &Columns) {
-    let DrawingSize { width, height, .. } = size;
-    for tick in scale.ticks() {
-        let y = height * (1.0 - scale.height(tick));
-        let text = scale.label(tick);
-        put(
-            out,
-            format_args!(
-                "<path d=\"M0 {y:.1}H{width}\" stroke=\"#dddddd\"/>\n\
-                 <text x=\"-7\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>\n",
-                y + 4.0
-            ),
-        );
-    }
-    let span = span_of(columns);
-    for (moment, text) in moments(span, size.labels) {
-        let x = width * share(moment, span);
-        put(
-            out,
-            format_args!(
-                "<path d=\"M{x:.1} {height}v5\" stroke=\"#333333\"/>\n\
-                 <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>\n",
-                height + 18.0
-            ),
-        );
-    }
-    put(
-        out,
-        format_args!(
-            "<path d=\"M0 0V{height}H{width}\" fill=\"none\" stroke=\"#333333\"/>\n\
-             <text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">time ({})</text>\n\
-             <text transform=\"translate(-46 {:.1}) rotate(-90)\" \
-             text-anchor=\"middle\">requests / {}</text>\n",
-            width / 2.0,
-            height + 34.0,
-            unit(span).0,
-            height / 2.0,
-            scale.unit()
-        ),
-    );
-}
-
-/// Draws steps: admitted as an area, offered as a dashed line above all.
-fn curves(out: &mut String, size: DrawingSize, scale: &Scale, columns: &Columns) {
-    let DrawingSize { width, height, .. } = size;
-    let step = width / float(columns.bins.len().max(1));
-    let steps = |rate: fn((f64, f64)) -> f64| {
-        let mut path = String::new();
-        for (index, rates) in columns.rates().enumerate() {
-            let y = height * (1.0 - scale.height(rate(rates)));
-            put(
-                &mut path,
-                format_args!("V{y:.1}H{:.1}", step * float(index + 1)),
-            );
+    let times = |pixels: u32, count: usize| pixels * u32::try_from(count).unwrap_or(1);
+    let size = (times(width, across), HEAD + times(height, down));
+    let mut out = String::new();
+    let mut draw = || {
+        let root = SVGBackend::with_string(&mut out, size).into_drawing_area();
+        root.fill(&WHITE)?;
+        let root = root.titled(title, ("sans-serif", 18))?;
+        let end = panels.iter().map(|panel| panel.report.end).max();
+        let end = end.unwrap_or(Time::ZERO);
+        let columns = panels
+            .iter()
+            .map(|panel| Columns::of(panel.report, end, POINTS));
+        let columns: Vec<Columns> = columns.collect();
+        let scale = Scale::of(columns.iter().flat_map(Columns::rates));
+        let areas = root.split_evenly((down, across));
+        for (area, (panel, columns)) in areas.iter().zip(panels.iter().zip(&columns)) {
+            draw_panel(area, panel, columns, &scale)?;
         }
-        path
+        root.present()
     };
-    let (offered, admitted) = (steps(|rates| rates.0), steps(|rates| rates.1));
-    put(
-        out,
-        format_args!(
-            "<path d=\"M0 {height}{admitted}V{height}Z\" fill=\"{BLUE}\" fill-opacity=\"0.35\" \
-             stroke=\"{BLUE}\"/>\n<path d=\"M0 {height}{offered}\" fill=\"none\" \
-             stroke=\"{ORANGE}\" stroke-width=\"1.6\" stroke-dasharray=\"5 3\"/>\n"
-        ),
-    );
+    let drawn: Drawn = draw();
+    drawn.expect("writing to memory does not fail");
+    out
 }
 
-/// Returns the length of all columns together.
-fn span_of(columns: &Columns) -> Nanos {
+/// Draws steps: admitted as an area, offered as a line above all.
+fn draw_panel(
+    area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
+    panel: &Panel<'_>,
+    columns: &Columns,
+    scale: &Scale,
+) -> Drawn {
     let nanos = columns
         .width
         .as_nanos()
         .saturating_mul(columns.bins.len() as u64);
-    Nanos::from_nanos(nanos.max(1))
-}
-
-fn share(moment: Nanos, span: Nanos) -> f64 {
-    moment.as_secs_f64() / span.as_secs_f64()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of panels and points")]
-fn float(count: usize) -> f64 {
-    count as f64
-}
-
-fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text)
-        .expect("writing to a string does not fail");
-}
-
-/// Escapes text for XML.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            control if control.is_control() => escaped.push(' '),
-            other => escaped.push(other),
-        }
-    }
-    escaped
+    let span = Nanos::from_nanos(nanos.max(1));
+    let across =
+        |moment: Nanos| whole(moment.as_secs_f64() / span.as_secs_f64() * f64::from(UNITS));
+    let up = |rate: f64| whole(scale.height(rate) * f64::from(UNITS));
+    let moments = moments(span, u64::from(area.dim_in_pixel().0 / LABEL)).into_iter();
+    let times: Vec<(u32, String)> = moments.map(|(at, text)| (across(at), text)).collect();
+    let rates = scale.ticks().into_iter();
+    let rates: Vec<(u32, String)> = rates.map(|rate| (up(rate), scale.label(rate))).collect();
+    let places = |labels: &[(u32, String)]| labels.iter().map(|label| label.0).collect();
+    let mut chart = ChartBuilder::on(area)
+        .caption(
+            format!("{}: {}", panel.title, panel.subtitle),
+            ("sans-serif", 15),
+        )
+        .margin(10)
+        .x_label_area_size(38)
+        .y_label_area_size(60)
+        .build_cartesian_2d(
+            (0..UNITS).with_key_points(places(&times)),
+            (0..UNITS).with_key_points(places(&rates)),
+        )?;
+    let label = |labels: &[(u32, String)], at: &u32| {
+        let label = labels.iter().find(|label| label.0 == *at);
+        label.map_or(String::new(), |label| label.1.clone())
+    };
+    let logarithmic = if scale.is_log { ", logarithmic" } else { "" };
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .label_style(("sans-serif", 14))
+        .axis_desc_style(("sans-serif", 14))
+        .x_desc(format!("time ({})", unit(span).0))
+        .y_desc(format!("requests / {}{logarithmic}", scale.unit()))
+        .x_label_formatter(&|x| label(&times, x))
+        .y_label_formatter(&|y| label(&rates, y))
+        .draw()?;
+    let count = u32::try_from(columns.bins.len()).unwrap_or(1).max(1);
+    let steps = |rate: fn((f64, f64)) -> f64| {
+        let steps = (0..count).zip(columns.rates()).flat_map(|(index, rates)| {
+            let ends = [index, index + 1].map(|column| UNITS * column / count); // down: a pixel
+            ends.map(|x| (x, up(rate(rates))))
+        });
+        steps.collect::<Vec<_>>()
+    };
+    let offered = LineSeries::new(steps(|rates| rates.0), ORANGE.stroke_width(2));
+    let admitted = AreaSeries::new(steps(|rates| rates.1), 0, BLUE.mix(0.35));
+    let key =
+        |(x, y), color: &RGBColor| Rectangle::new([(x, y - 4), (x + 14, y + 4)], color.filled());
+    chart
+        .draw_series(offered)?
+        .label("offered")
+        .legend(move |at| key(at, &ORANGE));
+    chart
+        .draw_series(admitted.border_style(BLUE))?
+        .label("admitted")
+        .legend(move |at| key(at, &BLUE));
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .label_font(("sans-serif", 14))
+        .background_style(WHITE.mix(0.6))
+        .draw()
 }
 
 #[cfg(test)]
@@ -257,7 +180,7 @@ mod tests {
                 "requests / s",
                 "offered",
                 "admitted",
-                ">100<",
+                "\n100\n",
                 "</svg>",
             ] {
                 assert!(picture.contains(text), "{text}");
