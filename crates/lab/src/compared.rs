@@ -14,8 +14,10 @@ use ratekeeper_core::{
 pub struct Compared {
     /// Name in comparisons.
     pub name: &'static str,
-    build: fn(Quota, Origin) -> Result<AnyAlgorithm, Error>,
+    build: BuildLimit,
 }
+
+type BuildLimit = fn(Quota, Origin) -> Result<AnyAlgorithm, Error>;
 
 impl Compared {
     /// Builds the limit at this quota.
@@ -34,80 +36,59 @@ const SUB_BUCKETS: u32 = 6;
 /// storing and warming up take the span of the quota. Guava's two are asked for one permit at a
 /// time, because they would grant any number at once.
 pub const ALL: &[Compared] = &[
-    Compared {
-        name: "token bucket",
-        build: |quota, _| Ok(Gcra::token_bucket(quota)?.into()),
-    },
-    Compared {
-        name: "leaky bucket, queue",
-        build: |quota, _| Ok(Gcra::leaky_queue(quota, fifth(quota))?.into()),
-    },
-    Compared {
-        name: "leaky bucket",
-        build: |quota, _| Ok(Gcra::spacing(quota.time_for(Permits::ONE))?.into()),
-    },
-    Compared {
-        name: "fixed window",
-        build: |quota, origin| Ok(Window::fixed(quota, origin.phase(quota.per()))?.into()),
-    },
-    Compared {
-        name: "quota reset",
-        build: |quota, _| Ok(QuotaReset::new(quota)?.into()),
-    },
-    Compared {
-        name: "sliding window counter",
-        build: |quota, origin| Ok(Window::two_window(quota, origin.phase(quota.per()))?.into()),
-    },
-    Compared {
-        name: "sub-buckets, full",
-        build: |quota, origin| sub_buckets(quota, origin, Edge::Full),
-    },
-    Compared {
-        name: "sub-buckets, weighted",
-        build: |quota, origin| sub_buckets(quota, origin, Edge::Weighted),
-    },
-    Compared {
-        name: "sub-buckets, drop",
-        build: |quota, origin| sub_buckets(quota, origin, Edge::Drop),
-    },
-    Compared {
-        name: "interval bucket",
-        build: |quota, origin| {
-            let (all, per) = (quota.permits(), quota.per());
-            Ok(Interval::on_grid(all, all, per, origin.phase(per))?.into())
-        },
-    },
-    Compared {
-        name: "sliding window log",
-        build: |quota, _| Ok(Log::sliding(quota)?.into()),
-    },
-    Compared {
-        name: "strict sliding window log",
-        build: |quota, _| Ok(Log::sliding(quota)?.with_denials(Denials::Counted).into()),
-    },
-    Compared {
-        name: "hybrid",
-        build: |quota, _| Ok(Hybrid::quota_linear(quota)?.into()),
-    },
-    Compared {
-        name: "exponential",
-        build: |quota, _| Ok(Exponential::new(quota)?.into()),
-    },
-    Compared {
-        name: "smooth bursty",
-        build: |quota, _| {
-            let bursty = WarmUp::bursty(quota.permits_per_second(), quota.per().as_secs_f64())?;
-            Ok(bursty.with_largest(Permits::ONE).into())
-        },
-    },
-    Compared {
-        name: "warm-up",
-        build: |quota, _| {
-            let warming_up = WarmUp::warming_up(quota.permits_per_second(), quota.per())?;
-            Ok(warming_up.with_largest(Permits::ONE).into())
-        },
-    },
+    row("token bucket", |quota, _| {
+        Ok(Gcra::token_bucket(quota)?.into())
+    }),
+    row("leaky bucket, queue", |quota, _| {
+        Ok(Gcra::leaky_queue(quota, fifth(quota))?.into())
+    }),
+    row("leaky bucket", |quota, _| {
+        Ok(Gcra::spacing(quota.time_for(Permits::ONE))?.into())
+    }),
+    row("fixed window", |quota, origin| {
+        Ok(Window::fixed(quota, origin.phase(quota.per()))?.into())
+    }),
+    row("quota reset", |quota, _| Ok(QuotaReset::new(quota)?.into())),
+    row("sliding window counter", |quota, origin| {
+        Ok(Window::two_window(quota, origin.phase(quota.per()))?.into())
+    }),
+    row("sub-buckets, full", |quota, origin| {
+        sub_buckets(quota, origin, Edge::Full)
+    }),
+    row("sub-buckets, weighted", |quota, origin| {
+        sub_buckets(quota, origin, Edge::Weighted)
+    }),
+    row("sub-buckets, drop", |quota, origin| {
+        sub_buckets(quota, origin, Edge::Drop)
+    }),
+    row("interval bucket", |quota, origin| {
+        let (all, per) = (quota.permits(), quota.per());
+        Ok(Interval::on_grid(all, all, per, origin.phase(per))?.into())
+    }),
+    row("sliding window log", |quota, _| {
+        Ok(Log::sliding(quota)?.into())
+    }),
+    row("strict sliding window log", |quota, _| {
+        Ok(Log::sliding(quota)?.with_denials(Denials::Counted).into())
+    }),
+    row("hybrid", |quota, _| Ok(Hybrid::quota_linear(quota)?.into())),
+    row(
+        "exponential",
+        |quota, _| Ok(Exponential::new(quota)?.into()),
+    ),
+    row("smooth bursty", |quota, _| {
+        let bursty = WarmUp::bursty(quota.permits_per_second(), quota.per().as_secs_f64())?;
+        Ok(bursty.with_largest(Permits::ONE).into())
+    }),
+    row("warm-up", |quota, _| {
+        let warming_up = WarmUp::warming_up(quota.permits_per_second(), quota.per())?;
+        Ok(warming_up.with_largest(Permits::ONE).into())
+    }),
 ];
+
+const fn row(name: &'static str, build: BuildLimit) -> Compared {
+    Compared { name, build }
+}
 
 fn fifth(quota: Quota) -> Permits {
     Permits::new((quota.permits().get() / 5).max(1)) // down: any length would do
