@@ -15,20 +15,13 @@ pub(crate) enum Mark {
     Refused,
 }
 
-/// Time until the next check would pass.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NextPass {
-    After(Nanos),
-    /// The cost is above the capacity of the limit.
-    Never,
-}
-
 /// Outcomes of a series of checks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Trial {
     pub(crate) marks: Vec<Mark>,
-    /// Measured from the last check.
-    pub(crate) next: NextPass,
+    /// Time from the last check until the next would pass; `None` if the cost is above the capacity
+    /// of the limit.
+    pub(crate) next: Option<Nanos>,
 }
 
 /// Bytes of the trial's own store, which holds one key.
@@ -61,10 +54,12 @@ impl Trial {
             );
         }
         let after = store.settle_now(Look, &[charge], now);
-        let next = after
-            .each
-            .first()
-            .map_or(NextPass::Never, |decision| NextPass::of(decision.verdict));
+        let next = after.each.first().map(|decision| decision.verdict);
+        let next = next.and_then(|verdict| match verdict {
+            Verdict::Allow => Some(Nanos::ZERO),
+            Verdict::AllowAfter(wait) => Some(wait),
+            denied => denied.retry_after(),
+        });
         Self { marks, next }
     }
 
@@ -125,16 +120,6 @@ impl Mark {
     }
 }
 
-impl NextPass {
-    fn of(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Allow => Self::After(Nanos::ZERO),
-            Verdict::AllowAfter(wait) => Self::After(wait),
-            denied => denied.retry_after().map_or(Self::Never, Self::After),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,7 +127,7 @@ mod tests {
     fn trial(marks: impl IntoIterator<Item = Mark>) -> Trial {
         Trial {
             marks: marks.into_iter().collect(),
-            next: NextPass::Never,
+            next: None,
         }
     }
 

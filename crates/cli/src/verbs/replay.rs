@@ -15,7 +15,6 @@ use ratekeeper_policy::Policy;
 use ratekeeper_replay::{ORIGIN, Record, Replay};
 use serde_json::{Value, json};
 
-use crate::output::BlockWriter;
 use crate::replay::choose::choose;
 use crate::replay::compare::compare;
 use crate::replay::condition::Condition;
@@ -128,16 +127,15 @@ impl ReplayArgs {
 
 /// Prints each decision on a line.
 fn print_each(policy: Policy, session: &LogSession, output: &mut Output) -> Result<Exit, Failure> {
-    let mut lines = BlockWriter::new();
-    let mut written = Ok(());
+    // The progress of the log is written to `output` meanwhile.
+    let (mut lines, mut written) = (Output::new(), Ok(()));
     let (log, replays) = session.read([policy], output, |replays: &mut [Replay], record| {
         for replay in replays {
-            if written.is_ok() {
-                written = lines.write(format!("{}\n", decision(replay, record)).as_bytes());
-            }
+            let decision = decision(replay, record);
+            written = std::mem::replace(&mut written, Ok(())).and_then(|()| lines.json(&decision));
         }
     })?;
-    written.and_then(|()| lines.flush())?;
+    written?;
     output.talk(line_counts(&log, replays[0].decided()));
     Ok(Exit::Done)
 }

@@ -5,32 +5,28 @@
 //! ```
 //!
 //! In virtual time, in this process: 25 checks or an hour of them take milliseconds, and the same
-//! command draws the same bar. With `--server` the checks go to a running service, in real time.
+//! command draws the same bar. `simulate` plays other traffic, of several clients.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use ratekeeper::{Clock, SystemClock};
+use clap::Args;
 use ratekeeper_core::{Nanos, Permits};
-use ratekeeper_lab::arrivals::{self, Rate};
+use ratekeeper_lab::arrivals::Rate;
 use ratekeeper_policy::{Policy, Rule, RuleMode, WallTime};
 use serde_json::{Value, json};
 
 use crate::answers::{LimitAnswer, answers};
-use crate::client::Client;
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::request::{CliRequest, DescriptorArgs};
 use crate::source::{self, PolicySource};
-use crate::trial::{Mark, NextPass, Trial};
+use crate::trial::{Mark, Trial};
 use crate::{Exit, Failure, Output, limits, words};
 
-/// Send a pattern of checks against a limit, in virtual time, and draw the decisions
+/// Check a limit many times, at once or at a rate, in virtual time, and draw the decisions
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct TryArgs {
     /// The policy file [default: ./ratekeeper.toml]
-    #[arg(conflicts_with = "server")]
     policy: Option<PathBuf>,
     /// Name of the limit; without it every limit of the policy is tried
     #[arg(long, value_name = "NAME")]
@@ -47,22 +43,9 @@ pub(crate) struct TryArgs {
     /// Rate of the checks, for example 50/s or 100/1m; without it all come at once
     #[arg(long, value_name = "N/PERIOD")]
     rate: Option<Rate>,
-    /// Pattern of the checks: evenly, N at once every PERIOD, or at random [default: steady]
-    #[arg(long, value_enum, requires = "rate")]
-    pattern: Option<TryPattern>,
-    /// With --pattern poisson: seed of the moments; the same seed gives the same moments
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     /// Cost of each check
     #[arg(long, value_name = "PERMITS", default_value_t = 1)]
     cost: u64,
-    /// Send the checks to this running service instead, in real time
-    #[arg(long, value_name = "URL", requires = "limit")]
-    server: Option<String>,
-    /// With --server: part of the request, as for `check` [default: ip=192.0.2.1]
-    #[arg(long = "part", value_name = "PART=VALUE", requires = "server")]
-    #[arg(conflicts_with = "descriptor")]
-    parts: Vec<String>,
     #[command(flatten)]
     descriptor: DescriptorArgs,
     /// Print JSON
@@ -74,37 +57,14 @@ const HELP: &str = "\
 Examples:
   ratekeeper try --limit per-ip -n 25
   ratekeeper try ratekeeper.toml -n 200 --rate 50/s
-  ratekeeper try --limit login -n 100 --rate 10/1m --pattern poisson --seed 7
   ratekeeper try --descriptor plan=pro,user=ada --domain edge
-  ratekeeper try --limit per-ip -n 25 --server http://127.0.0.1:8080 --part ip=192.0.2.1
 
 The bar: `#` allowed, `~` allowed after a wait, `.` refused, `:` some of each.
 
-Exit codes: 0 tried, with or without refusals; 2 usage, an error in the policy, or no service.";
+Exit codes: 0 tried, with or without refusals; 2 usage, or an error in the policy.";
 
 /// Maximum number of checks of one call; a store in memory decides them in about a second.
 const MAX_CHECKS: i64 = 1_000_000;
-
-/// How checks come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum TryPattern {
-    /// Evenly
-    Steady,
-    /// N at once at the beginning of every PERIOD
-    Burst,
-    /// Independently of each other, at random
-    Poisson,
-}
-
-impl From<TryPattern> for arrivals::ArrivalPattern {
-    fn from(pattern: TryPattern) -> Self {
-        match pattern {
-            TryPattern::Steady => Self::Steady,
-            TryPattern::Burst => Self::Burst,
-            TryPattern::Poisson => Self::Poisson,
-        }
-    }
-}
 
 /// A limit and its trial, in words.
 struct Tried {
@@ -117,27 +77,19 @@ struct Tried {
 impl TryArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let moments = self.moments();
-        let (tried, time) = match &self.server {
-            Some(server) => (vec![self.ask(server, &moments)?], "real time"),
-            None => (self.simulate(&moments, output)?, "virtual time"),
-        };
+        let tried = self.simulate(&moments, output)?;
         if self.json {
             output.json(&self.document(&tried, &moments))?;
         } else {
-            output.talk(format!("{}, {time}", self.describe(&moments)));
+            output.talk(format!("{}, virtual time", self.describe(&moments)));
             draw(&tried, output)?;
         }
         Ok(Exit::Done)
     }
 
     fn moments(&self) -> Vec<Nanos> {
-        match self.rate {
-            Some(rate) => {
-                let pattern = self.pattern.unwrap_or(TryPattern::Steady);
-                arrivals::moments(self.number, rate, pattern.into(), self.seed)
-            }
-            None => vec![Nanos::ZERO; self.number as usize],
-        }
+        let moment = |index| self.rate.map_or(Nanos::ZERO, |rate| rate.moment(index));
+        (0..u64::from(self.number)).map(moment).collect()
     }
 
     fn simulate(&self, moments: &[Nanos], output: &mut Output) -> Result<Vec<Tried>, Failure> {
@@ -212,41 +164,6 @@ impl TryArgs {
         Ok(rules)
     }
 
-    /// Runs the trial at a running service: each check at its moment, or as soon after it as the
-    /// service answers.
-    fn ask(&self, server: &str, moments: &[Nanos]) -> Result<Tried, Failure> {
-        let name = self.limit.as_deref().unwrap_or_default();
-        let default = ["ip=192.0.2.1".to_owned()];
-        let descriptor = self.descriptor.read()?;
-        let parts = match &self.parts[..] {
-            [] if descriptor.is_none() => &default[..],
-            parts => parts,
-        };
-        let mut request = CliRequest::from_parts(parts)?;
-        request.cost = Some(self.cost);
-        request.descriptor = descriptor;
-        let body = request.body(name);
-        let client = Client::new(server)?;
-        let clock = SystemClock::new();
-        let mut marks = Vec::with_capacity(moments.len());
-        for moment in moments {
-            sleep(moment.saturating_sub(clock.now().since(ratekeeper_core::Time::ZERO)));
-            let answer = client.post("/v1/check?status=200", &body)?;
-            marks.push(mark(limit_of(&answer, name)?));
-        }
-        let answer = client.post("/v1/peek?status=200", &body)?;
-        let limit = limit_of(&answer, name)?;
-        Ok(Tried {
-            name: name.into(),
-            text: String::new(),
-            mode: limit["mode"].as_str().unwrap_or("enforce").into(),
-            trial: Trial {
-                marks,
-                next: next(limit),
-            },
-        })
-    }
-
     /// Describes the checks: `25 checks over 480 ms`.
     fn describe(&self, moments: &[Nanos]) -> String {
         let cost = if self.cost == 1 {
@@ -265,10 +182,6 @@ impl TryArgs {
 
     fn document(&self, tried: &[Tried], moments: &[Nanos]) -> Value {
         let limits = tried.iter().map(|one| {
-            let next = match one.trial.next {
-                NextPass::After(wait) => Value::from(wait.as_millis_ceil()),
-                NextPass::Never => Value::Null,
-            };
             json!({
                 "name": one.name,
                 "limit": one.text,
@@ -276,7 +189,7 @@ impl TryArgs {
                 "allowed": one.trial.count(Mark::Allowed),
                 "delayed": one.trial.count(Mark::Delayed),
                 "refused": one.trial.count(Mark::Refused),
-                "next_ms": next,
+                "next_ms": one.trial.next.map(Nanos::as_millis_ceil),
                 "bar": one.trial.bar(),
                 "checks_per_cell": one.trial.checks_per_cell(),
             })
@@ -297,13 +210,9 @@ fn draw(tried: &[Tried], output: &mut Output) -> Result<(), Failure> {
     for one in tried {
         // Padded before it is painted, because escapes have no width.
         let name = paint(NAME, &format!("{:<names$}", one.name));
-        let text = if texts == 0 {
-            String::new()
-        } else {
-            format!("  {:<texts$}", one.text)
-        };
         output.line(format!(
-            "  {name}{text}   {}   {}",
+            "  {name}  {:<texts$}   {}   {}",
+            one.text,
             one.trial.painted_bar(),
             sentence(one)
         ))?;
@@ -342,49 +251,9 @@ fn sentence(one: &Tried) -> String {
         paint(BAD, &format!("{} refused", number(Mark::Refused)))
     };
     let next = match one.trial.next {
-        NextPass::After(Nanos::ZERO) => "next at once".into(),
-        NextPass::After(wait) => format!("next in {}", words::span(wait)),
-        NextPass::Never => "never: the cost is above the capacity of the limit".into(),
+        Some(Nanos::ZERO) => "next at once".into(),
+        Some(wait) => format!("next in {}", words::span(wait)),
+        None => "never: the cost is above the capacity of the limit".into(),
     };
     format!("{text}, {refused}, {next}")
-}
-
-/// Returns the part of the answer about the limit `name`.
-fn limit_of<'a>(answer: &'a Value, name: &str) -> Result<&'a Value, Failure> {
-    let limits = answer["limits"].as_array();
-    limits
-        .into_iter()
-        .flatten()
-        .find(|limit| limit["name"] == name)
-        .ok_or_else(|| {
-            Failure::new(format!("the limit `{name}` does not apply to this request")).hint(
-                "describe the request with --part, for example --part path=/login --part \
-                 method=POST, or a descriptor with --descriptor KEY=VALUE",
-            )
-        })
-}
-
-fn mark(limit: &Value) -> Mark {
-    match limit["verdict"].as_str() {
-        Some("allow") => Mark::Allowed,
-        Some("allow_after") => Mark::Delayed,
-        _ => Mark::Refused,
-    }
-}
-
-fn next(limit: &Value) -> NextPass {
-    let millis = |field: &str| Nanos::from_millis(limit[field].as_u64().unwrap_or(0));
-    match limit["verdict"].as_str() {
-        Some("deny_forever") => NextPass::Never,
-        Some("allow_after") => NextPass::After(millis("delay_ms")),
-        _ => NextPass::After(millis("retry_after_ms")),
-    }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "checks for a running service are sent in real time"
-)]
-fn sleep(span: Nanos) {
-    std::thread::sleep(Duration::from(span));
 }

@@ -12,7 +12,6 @@ fn a_misspelt_call_gets_the_near_spelling_as_a_hint() {
         &["try", "-n", "0"],
         &["try", "-n", "1000001"],
         &["try", "--rate", "fast"],
-        &["try", "--pattern", "burst"],
         &["check"],
         &["check", "per-ip", "ip"],
         &["check", "per-ip", "ip=somewhere"],
@@ -72,7 +71,6 @@ fn a_missing_service_is_reported() {
             &server,
             "--json",
         ],
-        &["try", "--limit", "per-ip", "--server", &server],
     ]);
     insta::assert_snapshot!(shown.replace(&port.to_string(), "PORT"));
 }

@@ -282,52 +282,6 @@ fn check_and_peek_accept_descriptors() {
         .collect();
     let runs: Vec<&[&str]> = runs.iter().map(Vec::as_slice).collect();
     insta::assert_snapshot!(service.steady(&desk.terminal(&runs)));
-    let run = [
-        &["try", "-n", "3", "--limit", "per-user", "--server", &server][..],
-        &ada,
-    ]
-    .concat();
-    let shown = String::from_utf8_lossy(&desk.run(&run).stdout).into_owned();
-    assert!(shown.contains("0 allowed, 3 refused"), "{shown}");
-}
-
-#[test]
-fn try_sends_checks_to_the_service() {
-    let desk = Desk::new().with("ratekeeper.toml", HOURLY);
-    let service = Service::start(&desk, &[]);
-    let arguments = [
-        "try",
-        "--limit",
-        "per-ip",
-        "-n",
-        "5",
-        "--server",
-        &service.http,
-    ];
-    let output = desk.run(&arguments);
-    let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        shown.starts_with("  per-ip   ###..   3 allowed, 2 refused, next in "),
-        "{shown}"
-    );
-    let elsewhere = [
-        "--part",
-        "ip=192.0.2.9",
-        "--part",
-        "path=/login",
-        "--limit",
-        "login",
-    ];
-    let arguments = [
-        &["try", "-n", "2", "--server", &service.http][..],
-        &elsewhere,
-    ]
-    .concat();
-    let shown = String::from_utf8_lossy(&desk.run(&arguments).stdout).into_owned();
-    assert!(
-        shown.contains("1 allowed, 1 would be refused (shadow)"),
-        "{shown}"
-    );
 }
 
 #[test]
