@@ -43,6 +43,8 @@ pub enum UpstreamFailure {
     Switched,
     /// As many requests as it can bear wait for it.
     Busy,
+    /// Only the part of these that is for requests with priority is free.
+    LowPriority,
     /// The body of the response broke off.
     BodyBroken,
     /// The rest of the body of the response did not come in time.
@@ -51,7 +53,7 @@ pub enum UpstreamFailure {
 
 impl UpstreamFailure {
     /// All failures, in the order of their discriminants.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Refused,
         Self::ConnectTimeout,
         Self::Tls,
@@ -60,6 +62,7 @@ impl UpstreamFailure {
         Self::ResponseTimeout,
         Self::Switched,
         Self::Busy,
+        Self::LowPriority,
         Self::BodyBroken,
         Self::BodyTimeout,
     ];
@@ -75,6 +78,7 @@ impl UpstreamFailure {
             Self::ResponseTimeout => "response_timeout",
             Self::Switched => "switched",
             Self::Busy => "busy",
+            Self::LowPriority => "low_priority",
             Self::BodyBroken => "body_broken",
             Self::BodyTimeout => "body_timeout",
         }
@@ -92,6 +96,11 @@ impl UpstreamFailure {
                 | Self::BodyBroken
                 | Self::BodyTimeout
         )
+    }
+
+    /// Returns true for requests that the adaptive limit keeps from the upstream.
+    pub const fn is_shed(self) -> bool {
+        matches!(self, Self::Busy | Self::LowPriority)
     }
 
     /// Returns true if a time limit has passed, for the status 504; other failures are a 502.
@@ -127,6 +136,7 @@ impl fmt::Display for UpstreamFailure {
             Self::ResponseTimeout => "the upstream did not respond in time",
             Self::Switched => "the upstream switched to a protocol that was not asked for",
             Self::Busy => "as many requests as the upstream can bear wait for it",
+            Self::LowPriority => "the upstream can only bear more requests with priority",
             Self::BodyBroken => "the response of the upstream broke off",
             Self::BodyTimeout => "the upstream stopped sending its response",
         })

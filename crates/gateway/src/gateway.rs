@@ -179,7 +179,8 @@ impl Gateway {
     /// the response. `id` names the request in `X-Request-Id`. Dropping the future gives the
     /// request up. `interim` receives the interim responses of an upstream of HTTP/1.1, before this
     /// returns, or while the future is dropped. `kept` is for a request whose future is not dropped
-    /// when the client leaves.
+    /// when the client leaves. `left_percent` is the part of [`concurrency`](Self::concurrency) that
+    /// the request leaves to those with priority; 0 if it has priority.
     ///
     /// # Errors
     /// When no upstream responds or may be asked, or when the client does not send the body of the
@@ -191,16 +192,20 @@ impl Gateway {
         id: HeaderValue,
         interim: Option<InterimReceiver>,
         kept: Option<KeptRequest>,
+        left_percent: u32,
     ) -> Result<Forwarded, ForwardError> {
         let start = Instant::now();
         let mut passage = self.counts.begin(id.clone());
         let permit = self.concurrency.as_ref().map(|limit| {
-            let permit = limit.try_acquire(self.time_of(start));
-            permit.ok_or(UpstreamFailure::Busy)
+            let permit = limit.try_acquire_leaving(left_percent, self.time_of(start));
+            permit.ok_or(match left_percent {
+                0 => UpstreamFailure::Busy,
+                _ => UpstreamFailure::LowPriority,
+            })
         });
-        let permit = permit.transpose().inspect_err(|busy| {
+        let permit = permit.transpose().inspect_err(|shed| {
             self.recent.refuse();
-            passage.break_off(*busy);
+            passage.break_off(*shed);
         })?;
         let (mut parts, body) = request.into_parts();
         let hop = prepare(&mut parts, &client, id, &self.settings.upgrades);

@@ -168,7 +168,25 @@ impl AdaptiveConcurrency {
     /// assert!(limit.try_acquire(Time::ZERO).is_some());
     /// ```
     pub fn try_acquire(&self, now: Time) -> Option<AdaptivePermit<&Self>> {
-        Self::enter(self, now)
+        Self::enter(self, 0, now)
+    }
+
+    /// Like [`try_acquire`](Self::try_acquire), for work without priority: it leaves the last
+    /// `percent` of the limit, rounded down, to other work. Leave at most half, because a limit of
+    /// which less than half is in use does not rise.
+    ///
+    /// ```
+    /// # use ratekeeper_core::Time;
+    /// # use ratekeeper_resilience::*;
+    /// let bounds = Bounds { least: 5, most: 9, initial: 5 };
+    /// let settings = AdaptiveSettings { bounds, ..AdaptiveSettings::default() };
+    /// let limit = AdaptiveConcurrency::new(settings, SplitMix::seeded()).unwrap();
+    /// let usual: Vec<_> = (0..9).filter_map(|_| limit.try_acquire_leaving(20, Time::ZERO)).collect();
+    /// assert_eq!(usual.len(), 4);
+    /// assert!(limit.try_acquire(Time::ZERO).is_some(), "the last");
+    /// ```
+    pub fn try_acquire_leaving(&self, percent: u32, now: Time) -> Option<AdaptivePermit<&Self>> {
+        Self::enter(self, percent, now)
     }
 
     /// Like [`try_acquire`](Self::try_acquire), for a permit that is kept with the work.
@@ -184,13 +202,20 @@ impl AdaptiveConcurrency {
     /// assert_eq!(limit.in_flight(), 0);
     /// ```
     pub fn try_acquire_owned(self: &Arc<Self>, now: Time) -> Option<AdaptivePermit<Arc<Self>>> {
-        Self::enter(Arc::clone(self), now)
+        Self::enter(Arc::clone(self), 0, now)
     }
 
-    fn enter<L: Deref<Target = Self>>(limit: L, now: Time) -> Option<AdaptivePermit<L>> {
+    fn enter<L: Deref<Target = Self>>(
+        limit: L,
+        left_percent: u32,
+        now: Time,
+    ) -> Option<AdaptivePermit<L>> {
         let mut at_work = limit.in_flight.load(Ordering::Relaxed);
         loop {
-            if at_work >= limit.limit.load(Ordering::Relaxed) {
+            let most = limit.limit.load(Ordering::Relaxed);
+            // Down: a limit too small for a part still rises by work without priority alone.
+            let left = most * u64::from(left_percent.min(100)) / 100;
+            if at_work >= most - left {
                 return None;
             }
             let next = at_work + 1;

@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -139,4 +141,54 @@ fn no_more_requests_work_than_the_limit_says_though_their_clients_leave() {
         });
         free.unwrap_or_else(|error| panic!("{error}"));
     }
+}
+
+#[test]
+fn paid_requests_pass_while_a_slow_application_sheds_others() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let Some(application) = Application::start(Framework::Express, EXPRESS_ROUTES, dir.path())
+    else {
+        return;
+    };
+    let policy = format!(
+        "version = 1\n[listen.proxy]\nupstream = \"http://{}\"\n\
+         adaptive_concurrency = {{ min = 5, max = 5, priority = {{ last = \"20%\", \
+         match = {{ header.x-plan = \"paid\" }} }} }}\n\
+         [[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"1000000/1h\"\n",
+        application.address()
+    );
+    std::fs::write(dir.path().join("ratekeeper.toml"), policy).expect("it is writable");
+    let (_gateway, gateway) = super::gateway::gateway(dir.path(), &["run"]);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let others: Vec<_> = (0..20)
+        .map(|_| {
+            let is_over = Arc::clone(&is_over);
+            thread::spawn(move || {
+                let (mut served, mut shed) = (0, 0);
+                while !is_over.load(Ordering::SeqCst) {
+                    match Visitor::at(2).get(gateway, "/work").status {
+                        200 => served += 1,
+                        503 => shed += 1,
+                        status => panic!("{status}"),
+                    }
+                }
+                (served, shed)
+            })
+        })
+        .collect();
+    let full = clock::poll("a refusal of the others", FULL_WITHIN, || {
+        (Visitor::at(2).get(gateway, "/work").status == 503).then_some(())
+    });
+    full.unwrap_or_else(|error| panic!("{error}"));
+    let paid = Visitor::at(3).with("x-plan", "paid");
+    for _ in 0..10 {
+        assert_eq!(paid.get(gateway, "/work").status, 200);
+    }
+    is_over.store(true, Ordering::SeqCst);
+    let ends = others.into_iter().map(|it| it.join().expect("none panics"));
+    let (served, shed) = ends.fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
+    assert!(served > 0 && shed > 0, "{served} served, {shed} shed");
+    let body = Visitor::at(2).get(application.address(), "/most").body;
+    let most = serde_json::from_str::<Value>(&body).expect("an answer is JSON");
+    assert_eq!(most["most"], 5, "four of others, and a paid one");
 }

@@ -232,7 +232,7 @@ fn policy(
     document::percent::beside(&drafts, out);
     settings::routes::on_limit(&mut drafts, &settings, out);
     limit::candidate::candidates(&mut drafts, &variants, out);
-    settings::jwt::required(root, &drafts, out);
+    settings::jwt::required(root, &settings, &drafts, out);
     let plans = variants::plan::plans(root, prefix, &mut variants, &mut drafts, out);
     let names = shared.names.keys().copied();
     let mut overrides = OverrideReader::new(prefix, unix_nanos, &drafts, names);

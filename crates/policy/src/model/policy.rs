@@ -17,8 +17,8 @@ use crate::model::keys::variants::{Allowance, Held, HeldBy, KeyAsk};
 use crate::model::matching::request::RequestFacts;
 use crate::model::rules::signal::Signal;
 use crate::{
-    ByHand, ClientIp, Country, Facts, Geo, HandAct, HeaderStyle, KeyBytes, Plans, Rule, Rules,
-    Settings, Tokens, WallTime,
+    ByHand, ClientIp, Country, Facts, Geo, HandAct, HeaderStyle, KeyBytes, Plans, Priority, Rule,
+    Rules, Settings, Tokens, WallTime,
 };
 pub use charges::{Charges, Entry, NoCharge, Uncharged};
 
@@ -141,6 +141,13 @@ impl Policy {
             candidates.any(|(_, rule)| {
                 self.rules.reads_body(rule) && rule.is_active(wall) && rule.holds(&request)
             })
+        })
+    }
+
+    /// Returns true if a request has this priority.
+    pub fn has_priority(&self, priority: &Priority, facts: &Facts<'_>, wall: WallTime) -> bool {
+        self.with_claims(facts, wall, |facts| {
+            priority.holds(&RequestFacts::new(facts))
         })
     }
 

@@ -298,7 +298,7 @@ pub struct ProxySettings {
     pub max_body: Option<usize>,
     /// `max_inspected_body`: maximum number of bytes of a body that are read for limits.
     pub max_inspected_body: Option<usize>,
-    /// `adaptive_concurrency`: bounds of the number of requests that wait for each upstream.
+    /// `adaptive_concurrency`: bounds of the number of requests that wait for the upstream.
     pub adaptive_concurrency: Option<AdaptiveBounds>,
     /// `health`: how addresses are checked; `None` for no checks.
     pub health: Option<HealthCheck>,

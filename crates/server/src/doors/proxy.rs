@@ -25,7 +25,6 @@ mod upstreams;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
@@ -215,16 +214,16 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             parts.headers.insert(header::ACCEPT_ENCODING, plain);
         }
         let kept = refusal::kept_fields(&parts.headers);
-        let gateway = self.upstreams.of_request(&parts, answer.as_deref());
-        let lease = answer.iter().flat_map(|answer| answer.permits());
-        let lease = lease.map(|(_, lease)| Duration::from(lease)).min();
-        let request = Request::from_parts(parts, body);
+        let upstream = self.upstreams.of_request(&parts, answer.as_deref());
+        let left_percent =
+            upstream.left_percent(|first| self.limits.has_priority(first, &parts, caller.address));
         let forwarding = Forwarding {
-            gateway: Arc::clone(gateway),
+            gateway: Arc::clone(&upstream.gateway),
             client,
-            request,
+            request: Request::from_parts(parts, body),
             id: id.clone(),
-            lease,
+            lease: kept::shortest_lease(answer.as_deref()),
+            left_percent,
             guard,
         };
         let process = &self.shared.observers.metrics.process;

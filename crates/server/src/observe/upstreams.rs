@@ -175,14 +175,14 @@ impl LastMinute {
         self.now.responses[..4].iter().sum::<u64>() + self.failed()
     }
 
-    const fn shed(&self) -> u64 {
-        self.now.failures[UpstreamFailure::Busy as usize]
+    fn shed(&self) -> u64 {
+        let shed = self.kinds().filter(|(kind, _)| kind.is_shed());
+        shed.map(|(_, count)| count).sum()
     }
 
-    fn kinds(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let kinds = UpstreamFailure::ALL.iter().zip(self.now.failures);
-        let own = kinds.map(|(kind, count)| (kind.name(), count));
-        own.filter(|(_, count)| *count > 0)
+    fn kinds(&self) -> impl Iterator<Item = (UpstreamFailure, u64)> {
+        let kinds = UpstreamFailure::ALL.into_iter().zip(self.now.failures);
+        kinds.filter(|(_, count)| *count > 0)
     }
 
     /// Returns what is wrong, in words.
@@ -192,9 +192,8 @@ impl LastMinute {
         if failed > 0 && failed * 100 >= ended * FAILS_PERCENT {
             let percent = failed * 100 / ended;
             let mut text = format!("{percent} % of {ended} requests failed");
-            let kinds = self
-                .kinds()
-                .filter(|(kind, _)| *kind != UpstreamFailure::Busy.name());
+            let kinds = self.kinds().filter(|(kind, _)| !kind.is_shed());
+            let kinds = kinds.map(|(kind, count)| (kind.name(), count));
             let answered = Some(("5xx", self.now.responses[4])).filter(|(_, count)| *count > 0);
             let mut before = " (";
             for (kind, count) in kinds.chain(answered) {
@@ -242,6 +241,7 @@ impl LastMinute {
             Some(time) => json!(time.as_millis_ceil()),
         };
         let classes = CLASSES.iter().zip(self.now.responses);
+        let failures = self.kinds().map(|(kind, count)| (kind.name(), count));
         json!({
             "name": upstream.name(),
             "route": &*upstream.route,
@@ -250,7 +250,7 @@ impl LastMinute {
             "failed": self.failed(),
             "shed": self.shed(),
             "responses": classes.collect::<BTreeMap<_, _>>(),
-            "failures": self.kinds().collect::<BTreeMap<_, _>>(),
+            "failures": failures.collect::<BTreeMap<_, _>>(),
             "left": self.now.left,
             "half_within_ms": millis(50),
             "most_within_ms": millis(99),

@@ -157,3 +157,81 @@ fn the_places_of_clients_that_leave_come_back() {
         proxy.client().get("/").status() == 200
     });
 }
+
+/// Starts an upstream that responds once its connection closes.
+fn holding() -> Upstream {
+    Upstream::new(|mut visit| {
+        visit.until_closed();
+        Next::Close
+    })
+}
+
+#[test]
+fn the_last_part_is_for_requests_with_priority() {
+    let upstream = holding();
+    let bounds = "adaptive_concurrency = { min = 5, max = 5, priority = { last = \"40%\", \
+                  match = { path = \"/pay\", header = { x-plan = [\"pro\", \"team\"] } } } }";
+    let proxy = Proxy::start(&[upstream.address], bounds, OPEN);
+    let begin = |target: &str, plan: &str| {
+        let mut client = proxy.client();
+        client.send(format!("GET {target} HTTP/1.1\r\nhost: a\r\n{plan}\r\n"));
+        client
+    };
+    let shed = |target: &str, plan: &str| {
+        let response = begin(target, plan).response();
+        assert!(response.text().contains("RK0526"), "{response:?}");
+        assert_eq!(response.one("retry-after"), Some("1"));
+        response.status() == 503
+    };
+    let waits = |count: usize| {
+        eventually("the requests are sent", || {
+            upstream.connections.load(Ordering::SeqCst) == count
+        });
+    };
+    let low = "ratekeeper_upstream_errors_total{route=\"\",kind=\"low_priority\"}";
+    let mut held: Vec<_> = (0..3).map(|_| begin("/", "")).collect();
+    waits(3);
+    assert!(shed("/", ""), "two of five are for others");
+    assert!(shed("/", "x-plan: pro\r\n") && shed("/pay", "x-plan: free\r\n"));
+    assert!(shed("/x/../pay", "x-plan: pro\r\n"), "in doubt it has none");
+    assert_eq!((proxy.metric(low), proxy.metric(BUSY)), (4, 0));
+    held.extend(["pro", "team"].map(|plan| begin("/pay", &format!("x-plan: {plan}\r\n"))));
+    waits(5);
+    assert!(shed("/pay", "x-plan: pro\r\n"), "all five are in use");
+    assert_eq!((proxy.metric(low), proxy.metric(BUSY)), (4, 1));
+}
+
+#[test]
+fn a_route_has_its_own_bounds_or_none() {
+    let (usual, upstream) = (holding(), holding());
+    let routes = ["other", "off", "same"].map(|name| {
+        let bounds = match name {
+            "other" => "adaptive_concurrency = { min = 2, max = 2 }",
+            "off" => "adaptive_concurrency = \"off\"",
+            _ => "",
+        };
+        format!(
+            "[[listen.proxy.route]]\nname = \"{name}\"\nmatch = {{ path = \"/{name}\" }}\n\
+             upstream = \"http://{}\"\n{bounds}\n",
+            upstream.address
+        )
+    });
+    let listener = "adaptive_concurrency = { min = 1, max = 1 }\n".to_owned() + &routes.concat();
+    let proxy = Proxy::start(&[usual.address], &listener, OPEN);
+    let mut held = Vec::new();
+    for (target, most) in [("/", 1), ("/other", 2), ("/same", 1), ("/off", 9)] {
+        let address = if target == "/" { &usual } else { &upstream };
+        let before = address.connections.load(Ordering::SeqCst);
+        for _ in 0..most {
+            let mut client = proxy.client();
+            client.send(format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n"));
+            held.push(client);
+        }
+        eventually("the requests are sent", || {
+            address.connections.load(Ordering::SeqCst) == before + most
+        });
+        if target != "/off" {
+            assert_eq!(proxy.client().get(target).status(), 503, "{target}");
+        }
+    }
+}

@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ratekeeper_core::{Lend, Nanos, Permits, Time};
-use ratekeeper_policy::{BodyFields, Charges, Facts, Policy, Rule};
+use ratekeeper_policy::{BodyFields, Charges, Facts, Policy, Priority, Rule};
 use ratekeeper_store::{MemoryStore, Store};
 use smallvec::SmallVec;
 
@@ -127,6 +127,20 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     /// is called; see [`InspectedBody`](crate::tower::InspectedBody).
     pub fn needs_body<'h>(&self, head: impl Into<RequestHead<'h>>, peer: SocketAddr) -> bool {
         self.needs_body_from(head.into(), Some(peer))
+    }
+
+    /// Returns true if a request has this priority, for a front end that sheds those without it.
+    pub fn has_priority<'h>(
+        &self,
+        priority: &Priority,
+        head: impl Into<RequestHead<'h>>,
+        peer: SocketAddr,
+    ) -> bool {
+        let policy = self.keeper.look_at_policy();
+        let wall = self.keeper.wall(self.keeper.clock().now());
+        self.with_facts(head.into(), None, Some(peer), |facts| {
+            policy.has_priority(priority, facts, wall)
+        })
     }
 
     /// Like [`needs_body`](Self::needs_body), for a request that names its peer.

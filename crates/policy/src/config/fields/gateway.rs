@@ -2,10 +2,11 @@
 
 use ratekeeper_core::Nanos;
 
+use super::requests::MATCH;
 use super::{DAY, HOUR, MAX_MATCH_VALUES, MAX_VALUES, NAME, ROLLING, TEN_MINUTES};
 use crate::config::document::shape::{
-    FLAG, Shape, TEXT, address, fields, list, map, pattern, percent, size, span, table, tables,
-    texts, values, whole, word,
+    FLAG, Shape, TEXT, address, either, fields, list, map, pattern, percent, size, span, table,
+    tables, texts, values, whole, word,
 };
 
 /// Maximum number of addresses of an upstream.
@@ -130,6 +131,27 @@ fields! {
     ADAPTIVE = "`adaptive_concurrency`" {
         required min: whole(1, MAX_ADAPTIVE), "10", "Lower bound, from which the number begins.";
         required max: whole(1, MAX_ADAPTIVE), "500", "Upper bound.";
+        optional priority: table(&ADAPTIVE_PRIORITY),
+            "{ last = \"20%\", match = { path = \"/health\" } }",
+            "Keeps the last part of the number for some requests; others are refused sooner.";
+    }
+
+    ADAPTIVE_PRIORITY = "`priority` of `adaptive_concurrency`" {
+        required last: percent(50), "\"20%\"",
+            "Part of the number, rounded down, that other requests leave free: 1% to 50%.";
+        required r#match: table(&PRIORITY_MATCH), "{ path = \"/health\" }",
+            "Requests with priority, which may use the whole number.";
+    }
+
+    PRIORITY_MATCH = "`match` of this `priority`" {
+        shared MATCH.named("method");
+        shared MATCH.named("host");
+        shared MATCH.named("path");
+        shared MATCH.named("query");
+        shared MATCH.named("header");
+        shared MATCH.named("cookie");
+        shared MATCH.named("ip");
+        shared MATCH.named("jwt");
     }
 
     ROUTE = "a route" {
@@ -138,6 +160,8 @@ fields! {
             "Requests that it is for; without it, those that a limit sends there by `on_limit`.";
         required upstream: texts(MAX_UPSTREAMS), "\"http://127.0.0.1:4000\"",
             "Receiver of the requests, written like `upstream` of [listen.proxy].";
+        optional adaptive_concurrency: either(&[word(&["off"]), table(&ADAPTIVE)]), "\"off\"",
+            "In place of that of [listen.proxy], which has a number for each route; \"off\" for none.";
     }
 
     ROUTE_MATCH = "`match` of a route" {

@@ -10,12 +10,12 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials};
 
 use super::draft::Draft;
 use super::requests::requests;
-use crate::Priority;
 use crate::config::codes;
 use crate::config::diagnostic::Findings;
 use crate::config::document::exclusions::is_excluded;
-use crate::config::document::read::Table;
+use crate::config::document::read::{At, Table};
 use crate::config::settings::policy_files::PolicyFiles;
+use crate::{PathCase, Priority};
 
 /// Algorithms for which the room beside a cost is defined: a request is allowed at once or refused,
 /// and the remaining permits are free for the next.
@@ -44,38 +44,48 @@ pub(in crate::config) fn priorities(
         if is_excluded(draft.table, "priority") {
             continue;
         }
-        let mut wanted = requests(table, files, out);
-        wanted.matcher.path_case = draft.rule.matcher.path_case;
+        let read = priority(table, draft.rule.matcher.path_case, files, out);
         if let Some((label, help)) = refused(draft) {
             let message = format!("limit `{}` cannot have a `priority`", draft.rule.limit.name);
             out.error(codes::PRIORITY, table.at(), message, label)
                 .help(help);
             continue;
         }
-        // A matcher without fields whose `match` has some is one with errors.
-        let is_blank = table.table("match").is_some_and(Table::is_empty);
-        if is_blank || (!wanted.matcher.fields.is_empty() && wanted.matcher.matches_all()) {
-            let message = "the `match` of `priority` is that of every request";
-            let label = "all requests would have priority";
-            out.error(codes::PRIORITY, table.at(), message, label)
-                .help("write for example match = { path = \"/health\" }");
+        let Some(At { value, at }) = read else {
             continue;
-        }
-        let Some(last) = table.percent("last") else {
-            continue;
-        };
-        let Ok(last_percent) = last.value.try_into() else {
-            continue;
-        };
-        let priority = Priority {
-            last_percent,
-            matcher: wanted.matcher,
         };
         let algorithm = &draft.rule.limit.algorithm;
-        if leaves_room(draft, algorithm, &priority, &last.at, out) {
-            draft.rule.priority = Some(Box::new(priority));
+        if leaves_room(draft, algorithm, &value, &at, out) {
+            draft.rule.priority = Some(Box::new(value));
         }
     }
+}
+
+/// Reads `last` and `match`; the place is that of `last`.
+pub(in crate::config) fn priority(
+    table: Table<'_>,
+    path_case: PathCase,
+    files: &PolicyFiles,
+    out: &mut Findings<'_>,
+) -> Option<At<Priority>> {
+    let mut matcher = requests(table, files, out).matcher;
+    matcher.path_case = path_case;
+    // A matcher without fields whose `match` has some is one with errors.
+    let is_blank = table.table("match").is_some_and(Table::is_empty);
+    if is_blank || (!matcher.fields.is_empty() && matcher.matches_all()) {
+        let message = "the `match` of `priority` is that of every request";
+        let label = "all requests would have priority";
+        out.error(codes::PRIORITY, table.at(), message, label)
+            .help("write for example match = { path = \"/health\" }");
+        return None;
+    }
+    let last = table.percent("last")?;
+    let last_percent = last.value.try_into().ok()?;
+    let priority = Priority {
+        last_percent,
+        matcher,
+    };
+    Some(At::new(priority, last.at))
 }
 
 /// Returns why a limit cannot have a priority, and what to write instead.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ratekeeper_core::Gcra;
 
 use super::policy_files::PolicyFiles;
-use super::routes::{routes, upstream};
+use super::routes::{adaptive_concurrency, routes, upstream};
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::read::{At, Table};
@@ -16,8 +16,8 @@ use crate::config::fields::ERRORS;
 use crate::model::matching::pattern::is_token;
 use crate::model::settings::upstream_url::is_server_name;
 use crate::{
-    AccessLogSettings, AdaptiveBounds, HealthCheck, LoggedResponses, ProxySettings, Tls,
-    UpstreamScheme, UpstreamTls, UpstreamUrl,
+    AccessLogSettings, HealthCheck, LoggedResponses, ProxySettings, Tls, UpstreamScheme,
+    UpstreamTls, UpstreamUrl,
 };
 
 /// Address of the listener if it has none.
@@ -36,7 +36,8 @@ pub(super) fn proxy(
     let cors = table.texts("cors");
     let cors = cors.iter().filter_map(|text| origin(text, out)).collect();
     let preflights = preflight_limit(table, out);
-    let routes = routes(table, files, out);
+    let adaptive_concurrency = adaptive_concurrency(table, files, out);
+    let routes = routes(table, adaptive_concurrency.as_ref(), files, out);
     let error_pages = error_pages(table, files, out);
     let upstream = upstream(table, out)?;
     let own = address.as_deref().unwrap_or(DEFAULT_ADDRESS);
@@ -71,7 +72,7 @@ pub(super) fn proxy(
         max_head_fields: table.number("max_head_fields").map(|fields| fields.value),
         max_body: table.size("max_body").map(|size| size.value),
         max_inspected_body: table.size("max_inspected_body").map(|size| size.value),
-        adaptive_concurrency: adaptive_concurrency(table, out),
+        adaptive_concurrency,
         health: health(table, out),
         access_log: access_log(table),
     })
@@ -213,21 +214,6 @@ fn protocol(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
     out.error(codes::GATEWAY, text.at.clone(), message, label)
         .help(help);
     None
-}
-
-/// Reads `adaptive_concurrency`.
-fn adaptive_concurrency(table: Table<'_>, out: &mut Findings<'_>) -> Option<AdaptiveBounds> {
-    let bounds = table.table("adaptive_concurrency")?;
-    let bound = |name| bounds.number::<u32>(name).map(|bound| bound.value);
-    let (min, max) = (bound("min")?, bound("max")?);
-    if min > max {
-        let message = format!("min {min} is larger than max {max}");
-        let label = "no number is within these bounds";
-        out.error(codes::GATEWAY, bounds.at(), message, label)
-            .help("write for example adaptive_concurrency = { min = 10, max = 500 }");
-        return None;
-    }
-    Some(AdaptiveBounds { min, max })
 }
 
 /// Reads `health`.

@@ -10,7 +10,7 @@ use crate::config::document::headers::header_name;
 use crate::config::document::read::{At, Table};
 use crate::config::limit::draft::Draft;
 use crate::model::client::tokens::{TokenSettings, Tokens};
-use crate::{Field, KeyPart, Matcher, MissingKey};
+use crate::{Field, KeyPart, Matcher, MissingKey, ProxySettings, Settings};
 
 /// Header with the token if `[jwt]` names no other.
 const HEADER: &str = "authorization";
@@ -86,7 +86,12 @@ fn algorithms(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<String>> {
 }
 
 /// Reports limits that depend on claims in a policy without `[jwt]`.
-pub(in crate::config) fn required(root: Table<'_>, drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+pub(in crate::config) fn required(
+    root: Table<'_>,
+    settings: &Settings,
+    drafts: &[Draft<'_>],
+    out: &mut Findings<'_>,
+) {
     if root.has("jwt") {
         return;
     }
@@ -109,6 +114,19 @@ pub(in crate::config) fn required(root: Table<'_>, drafts: &[Draft<'_>], out: &m
             let message = format!("limit `{}` asks for claims of tokens", rule.limit.name);
             no_tokens(message, draft.places.key.clone(), out);
         }
+    }
+    let mut priorities = settings
+        .listen
+        .proxy
+        .iter()
+        .flat_map(ProxySettings::priorities);
+    if priorities.any(|priority| matches(&priority.matcher)) {
+        let at = root.table("listen").map_or(0..0, |it| it.place("proxy"));
+        no_tokens(
+            "`adaptive_concurrency` asks for claims of tokens".to_owned(),
+            at,
+            out,
+        );
     }
 }
 

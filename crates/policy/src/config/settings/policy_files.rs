@@ -332,12 +332,18 @@ fn each_value(root: Table<'_>, mut visit: impl FnMut(&str)) {
     let with_priority = limits().flat_map(|limit| [Some(limit), limit.table("priority")]);
     let priced = limits().flat_map(|limit| limit.tables("cost"));
     let exemptions = root.tables("exempt").map(|(_, exemption)| Some(exemption));
-    let routes = proxy(root)
-        .into_iter()
-        .flat_map(|proxy| proxy.tables("route"));
+    let routes = || {
+        let written = proxy(root).into_iter();
+        let routes = written.flat_map(|proxy| proxy.tables("route"));
+        routes.map(|(_, route)| route)
+    };
+    let bounded = proxy(root).into_iter().chain(routes());
+    let bounds = bounded.filter_map(|table| table.table("adaptive_concurrency"));
+    let first = bounds.map(|bounds| bounds.table("priority"));
     let tables = with_priority
         .chain(exemptions)
-        .chain(routes.map(|(_, route)| Some(route)));
+        .chain(routes().map(Some))
+        .chain(first);
     let matched = tables.flatten().filter_map(|table| table.table("match"));
     for fields in matched.chain(priced.map(|(_, price)| price)) {
         for node in fields.written().values() {
@@ -361,6 +367,8 @@ mod tests {
             "[[limit]]\ncost = [{ path = \"file:a\", is = 2 }]",
             "[[exempt]]\nmatch = { ip = [\"file:a\"] }",
             "[[listen.proxy.route]]\nmatch = { host = \"file:a\" }",
+            "[listen.proxy]\nadaptive_concurrency.priority.match = { header.a = \"file:a\" }",
+            "[[listen.proxy.route]]\nadaptive_concurrency.priority.match = { ip = \"file:a\" }",
         ] {
             let files = PolicyFiles::read(text, |_, _| Ok(String::new()));
             assert_eq!(files.names().collect::<Vec<_>>(), ["a"], "{text}");

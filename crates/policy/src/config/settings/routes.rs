@@ -18,11 +18,17 @@ use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::exclusions::is_excluded;
 use crate::config::document::read::{At, Table};
 use crate::config::limit::draft::Draft;
+use crate::config::limit::priority::priority;
 use crate::config::limit::requests::{name, requests};
-use crate::{Role, Route, Settings, UpstreamUrl, ValueError};
+use crate::{AdaptiveBounds, PathCase, Role, Route, Settings, UpstreamUrl, ValueError};
 
-/// Reads `[[listen.proxy.route]]`.
-pub(super) fn routes(proxy: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Vec<Route> {
+/// Reads `[[listen.proxy.route]]`; `bounds` are those of a route without its own.
+pub(super) fn routes(
+    proxy: Table<'_>,
+    bounds: Option<&AdaptiveBounds>,
+    files: &PolicyFiles,
+    out: &mut Findings<'_>,
+) -> Vec<Route> {
     let mut seen = HashSet::new();
     let mut routes: Vec<Route> = Vec::new();
     for (_, table) in proxy.tables("route") {
@@ -30,6 +36,11 @@ pub(super) fn routes(proxy: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
         let upstream = upstream(table, out);
         let has_match = table.has("match");
         let matcher = has_match.then(|| requests(table, files, out).matcher);
+        let adaptive_concurrency = if table.has("adaptive_concurrency") {
+            adaptive_concurrency(table, files, out) // `None` for "off"
+        } else {
+            bounds.cloned()
+        };
         let (Some(named), Some(upstream)) = (named, upstream) else {
             continue;
         };
@@ -54,6 +65,7 @@ pub(super) fn routes(proxy: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
             name: named.value.into(),
             matcher,
             upstream,
+            adaptive_concurrency,
         });
     }
     routes
@@ -76,6 +88,31 @@ fn address_of(text: &At<&str>, out: &mut Findings<'_>) -> Option<UpstreamUrl> {
             .help(error.help);
     };
     text.value.parse().map_err(refuse).ok()
+}
+
+/// Reads `adaptive_concurrency`.
+pub(super) fn adaptive_concurrency(
+    table: Table<'_>,
+    files: &PolicyFiles,
+    out: &mut Findings<'_>,
+) -> Option<AdaptiveBounds> {
+    let bounds = table.table("adaptive_concurrency")?;
+    let bound = |name| bounds.number::<u32>(name).map(|bound| bound.value);
+    let (min, max) = (bound("min")?, bound("max")?);
+    if min > max {
+        let message = format!("min {min} is larger than max {max}");
+        let label = "no number is within these bounds";
+        out.error(codes::GATEWAY, bounds.at(), message, label)
+            .help("write for example adaptive_concurrency = { min = 10, max = 500 }");
+        return None;
+    }
+    let first = bounds.table("priority");
+    let first = first.and_then(|table| priority(table, PathCase::default(), files, out));
+    Some(AdaptiveBounds {
+        min,
+        max,
+        priority: first.map(|priority| priority.value),
+    })
 }
 
 /// Reads `on_limit` of every limit.

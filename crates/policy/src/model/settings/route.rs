@@ -1,9 +1,9 @@
 //! Route: other upstream addresses of the gateway, for some requests.
 
-use crate::{Matcher, UpstreamUrl};
+use crate::{AdaptiveBounds, Matcher, UpstreamUrl};
 
 /// `[[listen.proxy.route]]`
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route {
     /// `name`: unique among the routes.
     pub name: Box<str>,
@@ -11,4 +11,6 @@ pub struct Route {
     pub matcher: Option<Matcher>,
     /// `upstream`: the addresses, at least one.
     pub upstream: Vec<UpstreamUrl>,
+    /// `adaptive_concurrency`, or that of `[listen.proxy]`.
+    pub adaptive_concurrency: Option<AdaptiveBounds>,
 }

@@ -69,6 +69,37 @@ fn the_limit_converges_near_the_capacity_of_the_server() {
 }
 
 #[test]
+fn work_without_priority_leaves_the_last_part_and_raises_the_limit_alone() {
+    for percent in [1, 20, 33, 50] {
+        let bounds = Bounds {
+            least: 1,
+            most: 100,
+            initial: 1,
+        };
+        let settings = AdaptiveSettings {
+            bounds,
+            ..AdaptiveSettings::default()
+        };
+        let limit = AdaptiveConcurrency::new(settings, SplitMix::new(1)).unwrap();
+        // Windows of 100 ms, each with ten rounds of as much work as is permitted.
+        for round in 0..3_000 {
+            let now = Time::ZERO + Nanos::from_millis(10 * round);
+            let usual = || limit.try_acquire_leaving(percent, now);
+            let work: Vec<_> = std::iter::from_fn(usual).collect();
+            let (used, most) = (limit.in_flight(), limit.limit());
+            assert_eq!(used, most - most * percent / 100);
+            let first: Vec<_> = std::iter::from_fn(|| limit.try_acquire(now)).collect();
+            assert_eq!(limit.in_flight(), most, "priority uses the rest");
+            drop(first);
+            for permit in work {
+                permit.success(now + Nanos::from_millis(9));
+            }
+        }
+        assert!(limit.limit() > 90, "{percent}%: {}", limit.limit());
+    }
+}
+
+#[test]
 fn it_follows_when_half_the_workers_go_and_come_back() {
     for (law, windows) in [(gradient(), 60), (vegas(), 60)] {
         let mut play = Play::new(law, 100);

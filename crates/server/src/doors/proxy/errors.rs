@@ -107,7 +107,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
 
 const fn upstream_problem(failure: UpstreamFailure) -> ProblemKind {
     match failure {
-        UpstreamFailure::Busy => UPSTREAM_BUSY,
+        _ if failure.is_shed() => UPSTREAM_BUSY,
         _ if failure.is_timeout() => GATEWAY_TIMEOUT,
         _ => BAD_GATEWAY,
     }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Request, Version};
 use hyper::body::Incoming;
+use ratekeeper::Answer;
 use ratekeeper::tower::{InspectedBody, RequestGuard};
 use ratekeeper_gateway::{
     ForwardError, Forwarded, Gateway, GatewayClient, InterimReceiver, KeptRequest,
@@ -38,6 +39,8 @@ pub(super) struct Forwarding {
     pub(super) id: HeaderValue,
     /// The shortest lease of its permits; `None` if it has none.
     pub(super) lease: Option<Duration>,
+    /// Part of the adaptive limit that it leaves to others.
+    pub(super) left_percent: u32,
     pub(super) guard: Option<RequestGuard>,
 }
 
@@ -78,9 +81,15 @@ impl Forwarding {
     ) -> Result<Forwarded, ForwardError> {
         let (client, request, id) = (self.client, self.request, self.id);
         self.gateway
-            .forward(client, request, id, interim, kept)
+            .forward(client, request, id, interim, kept, self.left_percent)
             .await
     }
+}
+
+/// Returns the shortest lease of the permits of a request.
+pub(super) fn shortest_lease(answer: Option<&Answer>) -> Option<Duration> {
+    let permits = answer.into_iter().flat_map(Answer::permits);
+    permits.map(|(_, lease)| lease.into()).min()
 }
 
 /// Returns the receiver of interim responses. Clients of HTTP/1.0 know none, and hyper has no way

@@ -19,7 +19,8 @@ use ratekeeper_gateway::{
     FailureWatch, Gateway, GatewaySettings, TlsTransport, Transport, UpstreamAddress,
 };
 use ratekeeper_policy::{
-    HealthCheck, Matcher, ProxySettings, UpstreamScheme, UpstreamTls, UpstreamUrl,
+    AdaptiveBounds, HealthCheck, Priority, ProxySettings, Route, UpstreamScheme, UpstreamTls,
+    UpstreamUrl,
 };
 use ratekeeper_resilience::Bounds;
 use rustls::pki_types::ServerName;
@@ -52,12 +53,10 @@ pub(super) struct Upstreams {
 }
 
 #[derive(Debug)]
-struct RoutedUpstream {
-    name: Box<str>,
-    /// `None`: only requests that a limit diverts.
-    matcher: Option<Matcher>,
-    urls: Vec<UpstreamUrl>,
-    gateway: Arc<Gateway>,
+pub(super) struct RoutedUpstream {
+    /// Without `matcher`: only for requests that a limit diverts.
+    route: Route,
+    pub(super) gateway: Arc<Gateway>,
 }
 
 impl Upstreams {
@@ -74,11 +73,12 @@ impl Upstreams {
         let common = common(settings);
         let is_kept = |it: &&Self| it.common == common && it.max_connections == max_connections;
         let before = before.filter(is_kept);
-        let gateway = |route: &str, urls: &[UpstreamUrl]| {
-            let kept = before.and_then(|before| before.find(route, urls));
+        let gateway = |route: &Route| {
+            let kept = before.and_then(|before| before.find(route));
             if let Some(kept) = kept {
                 return Ok(Arc::clone(&kept.gateway));
             }
+            let urls = &route.upstream;
             let addresses = addresses(urls, &settings.upstream_tls, home);
             let gateway = Gateway::new(GatewaySettings {
                 addresses: addresses.map_err(StartError::UpstreamTls)?,
@@ -89,75 +89,86 @@ impl Upstreams {
                 upgrade: settings.upgrade_timeout.unwrap_or(UPGRADE).into(),
                 upgrades: upgrades(settings.upgrades.as_deref()),
                 max_body: max_body(settings),
-                watch: Some(watch(route, urls.len())),
+                watch: Some(watch(&route.name, urls.len())),
                 health: settings.health.as_ref().map(check),
-                concurrency: settings.adaptive_concurrency.map(|bounds| Bounds {
-                    least: bounds.min,
-                    most: bounds.max,
-                    initial: bounds.min,
-                }),
+                concurrency: route.adaptive_concurrency.as_ref().map(bounds),
             });
             gateway
                 .map(Arc::new)
                 .ok_or(StartError::Upstreams(urls.len()))
         };
-        let routes = settings.routes.iter().map(|route| {
-            Ok(RoutedUpstream {
-                name: route.name.clone(),
-                matcher: route.matcher.clone(),
-                gateway: gateway(&route.name, &route.upstream)?,
-                urls: route.upstream.clone(),
-            })
-        });
-        let usual = RoutedUpstream {
-            name: "".into(),
-            matcher: None,
-            gateway: gateway("", &settings.upstream)?,
-            urls: settings.upstream.clone(),
+        let routed = |route: Route| {
+            let gateway = gateway(&route)?;
+            Ok(RoutedUpstream { route, gateway })
         };
+        let usual = Route {
+            upstream: settings.upstream.clone(),
+            adaptive_concurrency: settings.adaptive_concurrency.clone(),
+            ..Route::default()
+        };
+        let routes = settings.routes.iter().cloned().map(&routed);
         let routes = routes.collect::<Result<_, StartError>>()?;
         Ok(Self {
-            usual,
+            usual: routed(usual)?,
             routes,
             common,
             max_connections,
         })
     }
 
-    fn find(&self, route: &str, urls: &[UpstreamUrl]) -> Option<&RoutedUpstream> {
+    /// Returns the upstream with the settings of a route, whichever requests it was for.
+    fn find(&self, route: &Route) -> Option<&RoutedUpstream> {
         let mut all = std::iter::once(&self.usual).chain(&self.routes);
-        all.find(|it| *it.name == *route && it.urls == urls)
+        all.find(|it| {
+            let matcher = route.matcher.clone();
+            let route_before = Route {
+                matcher,
+                ..it.route.clone()
+            };
+            route_before == *route
+        })
     }
 
     /// Returns the names of the routes.
     pub(super) fn names(&self) -> impl Iterator<Item = Box<str>> {
-        self.routes.iter().map(|route| route.name.clone())
+        self.routes.iter().map(|it| it.route.name.clone())
     }
 
     /// Returns the upstreams with the names of their routes.
     pub(super) fn named(&self) -> Vec<NamedUpstream> {
         let all = std::iter::once(&self.usual).chain(&self.routes);
         let named = all.map(|it| NamedUpstream {
-            route: it.name.clone(),
+            route: it.route.name.clone(),
             gateway: Arc::clone(&it.gateway),
         });
         named.collect()
     }
 
     /// Returns the receiver of a request with this answer of its limits.
-    pub(super) fn of_request(&self, parts: &Parts, answer: Option<&Answer>) -> &Arc<Gateway> {
+    pub(super) fn of_request(&self, parts: &Parts, answer: Option<&Answer>) -> &RoutedUpstream {
         if self.routes.is_empty() {
-            return &self.usual.gateway;
+            return &self.usual;
         }
         let diverted = answer.and_then(Answer::diverts_to);
         let facts = target(parts);
-        let is_taken = |route: &&RoutedUpstream| match (diverted, &route.matcher) {
-            (Some(name), _) => *route.name == *name,
+        let is_taken = |it: &&RoutedUpstream| match (diverted, &it.route.matcher) {
+            (Some(name), _) => *it.route.name == *name,
             (None, Some(matcher)) => matcher.matches(&facts),
             (None, None) => false,
         };
         let route = self.routes.iter().find(is_taken);
-        &route.unwrap_or(&self.usual).gateway
+        route.unwrap_or(&self.usual)
+    }
+}
+
+impl RoutedUpstream {
+    /// Returns the part of the adaptive limit that a request leaves to those with priority, in
+    /// percent.
+    pub(super) fn left_percent(&self, has_priority: impl FnOnce(&Priority) -> bool) -> u32 {
+        let bounds = self.route.adaptive_concurrency.as_ref();
+        let priority = bounds.and_then(|bounds| bounds.priority.as_ref());
+        let priority = priority.filter(|priority| !has_priority(priority));
+        priority.map_or(0, |priority| priority.last_percent.into())
     }
 }
 
@@ -176,6 +187,7 @@ fn common(settings: &ProxySettings) -> ProxySettings {
         max_head: None,
         max_head_fields: None,
         max_inspected_body: None,
+        adaptive_concurrency: None,
         ..settings.clone()
     }
 }
@@ -193,6 +205,14 @@ fn upgrades(written: Option<&[String]>) -> Vec<HeaderValue> {
     // A policy takes only characters of a value.
     let values = written.iter().map(|protocol| protocol.parse());
     values.filter_map(Result::ok).collect()
+}
+
+fn bounds(written: &AdaptiveBounds) -> Bounds {
+    Bounds {
+        least: written.min,
+        most: written.max,
+        initial: written.min,
+    }
 }
 
 fn check(health: &HealthCheck) -> ratekeeper_gateway::HealthCheck {

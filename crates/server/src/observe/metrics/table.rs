@@ -131,7 +131,7 @@ families! {
     UPSTREAM_RESPONSES: Counter "upstream_responses" ["route" "class"]
         "Responses of an upstream";
     UPSTREAM_ERRORS: Counter "upstream_errors" ["route" "kind"]
-        "Requests of the proxy listener that failed at the upstream; busy: not sent, by adaptive_concurrency";
+        "Requests of the proxy listener that failed at the upstream; busy, low_priority: not sent, by adaptive_concurrency";
     UPSTREAM_LEFT: Counter "upstream_left" ["route"]
         "Requests whose client left, or did not send its body, before a response";
     UPSTREAM_TIME: Histogram "upstream_response_seconds" ["route"]

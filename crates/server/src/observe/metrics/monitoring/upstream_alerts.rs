@@ -13,8 +13,8 @@ pub(super) fn all() -> Vec<Alert> {
     let by_route = |series: String| rate("job, route", series, "[5m]");
     let answered = by_route(UPSTREAM_RESPONSES.to_string());
     let wrong = by_route(UPSTREAM_RESPONSES.with(r#"class="5xx""#));
-    let failures = by_route(UPSTREAM_ERRORS.with(r#"kind!="busy""#));
-    let shed = by_route(UPSTREAM_ERRORS.with(r#"kind="busy""#));
+    let failures = by_route(UPSTREAM_ERRORS.with(r#"kind!~"busy|low_priority""#));
+    let shed = by_route(UPSTREAM_ERRORS.with(r#"kind=~"busy|low_priority""#));
     let attempts = rate("job, route, address", UPSTREAM_ATTEMPTS, "[5m]");
     let half = |over| {
         let buckets = format!("{UPSTREAM_TIME}_bucket");
