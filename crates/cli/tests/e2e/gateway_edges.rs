@@ -105,12 +105,19 @@ fn node_receives_no_body_above_the_maximum() {
     let socket = dir.path().join("node.sock");
     let _app = node(&program, dir.path(), &socket);
     let listener = format!(
-        "upstream = \"unix:{}\"\nmax_body = \"64KiB\"",
+        "upstream = \"unix:{0}\"\nmax_body = \"64KiB\"\n[[listen.proxy.route]]\nname = \"files\"\n\
+         match = {{ path = \"/files/**\" }}\nupstream = \"unix:{0}\"\nmax_body = \"1MiB\"",
         socket.display()
     );
     let (_service, proxy) = start(dir.path(), &listener, "");
-    let (url, body) = (format!("http://{proxy}/"), dir.path().join("body"));
-    for (size, expected) in [(64 << 10, "200"), ((64 << 10) + 1, "413")] {
+    let body = dir.path().join("body");
+    for (path, size, expected) in [
+        ("", 64 << 10, "200"),
+        ("", (64 << 10) + 1, "413"),
+        ("files/a", 1 << 20, "200"),
+        ("files/a", (1 << 20) + 1, "413"),
+    ] {
+        let url = format!("http://{proxy}/{path}");
         fs::write(&body, vec![b'x'; size]).expect("it is writable");
         let data = format!("@{}", body.display());
         for form in [&["--http1.1"][..], &["-H", "Transfer-Encoding: chunked"]] {

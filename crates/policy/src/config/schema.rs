@@ -188,7 +188,7 @@ mod tests {
     use crate::model::client::geo::tests::mmdb_writer;
 
     /// Other values for fields with an example that equals the default, so that they take effect.
-    const OTHER_VALUES: [(&str, &str); 16] = [
+    const OTHER_VALUES: [(&str, &str); 17] = [
         ("reveal_keys", "\"raw\""),
         ("log_denials", "false"),
         ("metrics", "{ max_limits = 10 }"),
@@ -204,6 +204,7 @@ mod tests {
         ("status", "430"),
         ("missing_key", "\"skip\""),
         ("body", "\"none\""),
+        ("adaptive_concurrency", "{ min = 2, max = 3 }"),
         ("type", "\"text/html\""),
     ];
 

@@ -72,6 +72,33 @@ fn a_body_that_grows_above_the_maximum_ends_and_returns_its_permit() {
 }
 
 #[test]
+fn a_route_has_its_own_maximum() {
+    let upstream = Upstream::hello();
+    let routes = [("large", "max_body = \"4KiB\""), ("same", "")].map(|(name, max)| {
+        format!(
+            "[[listen.proxy.route]]\nname = \"{name}\"\nmatch = {{ path = \"/{name}\" }}\n\
+             upstream = \"http://{}\"\n{max}\n",
+            upstream.address
+        )
+    });
+    let listener = format!("{MAX}\n{}", routes.concat());
+    let proxy = Proxy::start(&[upstream.address], &listener, OPEN);
+    for (target, most) in [("/", 1024), ("/same", 1024), ("/large", 4096)] {
+        for (size, expected) in [(most, 200), (most + 512, 413)] {
+            let stated = format!(
+                "POST {target} HTTP/1.1\r\nhost: a\r\ncontent-length: {size}\r\n\r\n{}",
+                "x".repeat(size)
+            );
+            let streamed = chunked(size).replace("POST /", &format!("POST {target}"));
+            for request in [stated, streamed] {
+                let response = proxy.client().ask(&request);
+                assert_eq!(response.status(), expected, "{target} {size}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_reload_changes_the_maximum() {
     let upstream = Upstream::hello();
     let proxy = Proxy::start(&[upstream.address], MAX, OPEN);

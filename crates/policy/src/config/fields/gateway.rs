@@ -48,6 +48,9 @@ pub(in crate::config) const ERRORS: [u16; 7] = [400, 405, 408, 413, 502, 503, 50
 /// `response_timeout`, `body_timeout`
 const RESPONSE: Shape = span(Nanos::from_millis(100), HOUR);
 
+/// `max_body`
+const BODY: Shape = size(1 << 10, 1 << 40);
+
 fields! {
     pub(super) PROXY = "`[listen.proxy]`" {
         optional address: address(8080), "\"127.0.0.1:8080\"",
@@ -94,7 +97,7 @@ fields! {
             "Size up to which the head of a request is read, from 8KiB to 1MiB (default 16KiB).";
         optional max_head_fields: whole(10, 1_000), "100",
             "Maximum number of header fields of a request over HTTP/1.1 (default 100).";
-        optional max_body: size(1 << 10, 1 << 40), "\"100MiB\"",
+        optional max_body: BODY, "\"100MiB\"",
             "Maximum size of the body of a request, from 1KiB to 1024GiB (default 100MiB); a larger \
              one is refused with 413.";
         optional max_inspected_body: size(1 << 10, 1 << 20), "\"64KiB\"",
@@ -160,6 +163,8 @@ fields! {
             "Requests that it is for; without it, those that a limit sends there by `on_limit`.";
         required upstream: texts(MAX_UPSTREAMS), "\"http://127.0.0.1:4000\"",
             "Receiver of the requests, written like `upstream` of [listen.proxy].";
+        optional max_body: BODY, "\"1GiB\"",
+            "In place of that of [listen.proxy].";
         optional adaptive_concurrency: either(&[word(&["off"]), table(&ADAPTIVE)]), "\"off\"",
             "In place of that of [listen.proxy], which has a number for each route; \"off\" for none.";
     }

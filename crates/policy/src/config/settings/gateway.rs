@@ -16,7 +16,7 @@ use crate::config::fields::ERRORS;
 use crate::model::matching::pattern::is_token;
 use crate::model::settings::upstream_url::is_server_name;
 use crate::{
-    AccessLogSettings, HealthCheck, LoggedResponses, ProxySettings, Tls, UpstreamScheme,
+    AccessLogSettings, HealthCheck, LoggedResponses, ProxySettings, Route, Tls, UpstreamScheme,
     UpstreamTls, UpstreamUrl,
 };
 
@@ -36,8 +36,12 @@ pub(super) fn proxy(
     let cors = table.texts("cors");
     let cors = cors.iter().filter_map(|text| origin(text, out)).collect();
     let preflights = preflight_limit(table, out);
-    let adaptive_concurrency = adaptive_concurrency(table, files, out);
-    let routes = routes(table, adaptive_concurrency.as_ref(), files, out);
+    let usual = Route {
+        max_body: table.size("max_body").map(|size| size.value),
+        adaptive_concurrency: adaptive_concurrency(table, files, out),
+        ..Route::default()
+    };
+    let routes = routes(table, &usual, files, out);
     let error_pages = error_pages(table, files, out);
     let upstream = upstream(table, out)?;
     let own = address.as_deref().unwrap_or(DEFAULT_ADDRESS);
@@ -70,9 +74,9 @@ pub(super) fn proxy(
         proxy_protocol: table.flag("proxy_protocol").unwrap_or(false),
         max_head: table.size("max_head").map(|size| size.value),
         max_head_fields: table.number("max_head_fields").map(|fields| fields.value),
-        max_body: table.size("max_body").map(|size| size.value),
+        max_body: usual.max_body,
         max_inspected_body: table.size("max_inspected_body").map(|size| size.value),
-        adaptive_concurrency,
+        adaptive_concurrency: usual.adaptive_concurrency,
         health: health(table, out),
         access_log: access_log(table),
     })

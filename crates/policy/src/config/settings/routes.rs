@@ -22,10 +22,10 @@ use crate::config::limit::priority::priority;
 use crate::config::limit::requests::{name, requests};
 use crate::{AdaptiveBounds, PathCase, Role, Route, Settings, UpstreamUrl, ValueError};
 
-/// Reads `[[listen.proxy.route]]`; `bounds` are those of a route without its own.
+/// Reads `[[listen.proxy.route]]`; `usual` has the values of a route without its own.
 pub(super) fn routes(
     proxy: Table<'_>,
-    bounds: Option<&AdaptiveBounds>,
+    usual: &Route,
     files: &PolicyFiles,
     out: &mut Findings<'_>,
 ) -> Vec<Route> {
@@ -39,8 +39,9 @@ pub(super) fn routes(
         let adaptive_concurrency = if table.has("adaptive_concurrency") {
             adaptive_concurrency(table, files, out) // `None` for "off"
         } else {
-            bounds.cloned()
+            usual.adaptive_concurrency.clone()
         };
+        let max_body = table.size("max_body").map(|size| size.value);
         let (Some(named), Some(upstream)) = (named, upstream) else {
             continue;
         };
@@ -65,6 +66,7 @@ pub(super) fn routes(
             name: named.value.into(),
             matcher,
             upstream,
+            max_body: max_body.or(usual.max_body),
             adaptive_concurrency,
         });
     }

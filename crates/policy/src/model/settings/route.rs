@@ -11,6 +11,8 @@ pub struct Route {
     pub matcher: Option<Matcher>,
     /// `upstream`: the addresses, at least one.
     pub upstream: Vec<UpstreamUrl>,
+    /// `max_body`, or that of `[listen.proxy]`.
+    pub max_body: Option<usize>,
     /// `adaptive_concurrency`, or that of `[listen.proxy]`.
     pub adaptive_concurrency: Option<AdaptiveBounds>,
 }

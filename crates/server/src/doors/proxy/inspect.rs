@@ -12,7 +12,7 @@ use ratekeeper::Timer;
 use ratekeeper::tower::InspectedBody;
 use tokio::time::timeout;
 
-use super::{ProxyDoor, upstreams};
+use super::ProxyDoor;
 use crate::doors::body::{READ_TIMEOUT, broken, too_busy};
 use crate::doors::problem::{Problem, TOO_LARGE, TOO_SLOW};
 use crate::observe::metrics::{Protocol, RequestResult};
@@ -28,8 +28,12 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         parts: &mut Parts,
         body: Incoming,
     ) -> Result<InspectedBody<Incoming>, Box<Problem>> {
-        let max = upstreams::max_body(&self.settings);
-        if body.size_hint().lower() > max {
+        let stated = body.size_hint().lower();
+        let max = match stated {
+            0 => 0, // the route is chosen for a length only
+            _ => self.upstreams.of_request(parts, None).max_body(),
+        };
+        if stated > max {
             let problem = Problem::new(TOO_LARGE, too_large(max));
             return Err(Box::new(self.unread(problem)));
         }

@@ -88,7 +88,7 @@ impl Upstreams {
                 body: settings.body_timeout.unwrap_or(BODY).into(),
                 upgrade: settings.upgrade_timeout.unwrap_or(UPGRADE).into(),
                 upgrades: upgrades(settings.upgrades.as_deref()),
-                max_body: max_body(settings),
+                max_body: max_body(route),
                 watch: Some(watch(&route.name, urls.len())),
                 health: settings.health.as_ref().map(check),
                 concurrency: route.adaptive_concurrency.as_ref().map(bounds),
@@ -97,19 +97,20 @@ impl Upstreams {
                 .map(Arc::new)
                 .ok_or(StartError::Upstreams(urls.len()))
         };
-        let routed = |route: Route| {
+        let with_gateway = |route: Route| {
             let gateway = gateway(&route)?;
             Ok(RoutedUpstream { route, gateway })
         };
         let usual = Route {
             upstream: settings.upstream.clone(),
+            max_body: settings.max_body,
             adaptive_concurrency: settings.adaptive_concurrency.clone(),
             ..Route::default()
         };
-        let routes = settings.routes.iter().cloned().map(&routed);
+        let routes = settings.routes.iter().cloned().map(&with_gateway);
         let routes = routes.collect::<Result<_, StartError>>()?;
         Ok(Self {
-            usual: routed(usual)?,
+            usual: with_gateway(usual)?,
             routes,
             common,
             max_connections,
@@ -162,6 +163,11 @@ impl Upstreams {
 }
 
 impl RoutedUpstream {
+    /// Returns the maximum number of bytes of the body of a request.
+    pub(super) fn max_body(&self) -> u64 {
+        max_body(&self.route)
+    }
+
     /// Returns the part of the adaptive limit that a request leaves to those with priority, in
     /// percent.
     pub(super) fn left_percent(&self, has_priority: impl FnOnce(&Priority) -> bool) -> u32 {
@@ -187,14 +193,15 @@ fn common(settings: &ProxySettings) -> ProxySettings {
         max_head: None,
         max_head_fields: None,
         max_inspected_body: None,
+        max_body: None,
         adaptive_concurrency: None,
         ..settings.clone()
     }
 }
 
 /// Returns the maximum number of bytes of the body of a request.
-pub(super) fn max_body(settings: &ProxySettings) -> u64 {
-    settings.max_body.unwrap_or(MAX_BODY) as u64
+fn max_body(route: &Route) -> u64 {
+    route.max_body.unwrap_or(MAX_BODY) as u64
 }
 
 /// Returns the protocols that connections may switch to: WebSocket, unless others are written.
