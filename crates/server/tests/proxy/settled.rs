@@ -100,6 +100,27 @@ fn the_body_of_a_response_settles_the_cost() {
 }
 
 #[test]
+fn the_price_of_a_request_is_reserved() {
+    const JSON: &str = "content-type: application/json\r\n";
+    let priced = |path: &str| {
+        let prices =
+            format!("[{{ path = \"{path}\", is = 600 }}, {{ method = \"GET\", is = 90 }}]");
+        TOKENS.replace("reserve = 600", &format!("reserve = {prices}"))
+    };
+    let usage = r#"{"usage": {"total": 100}}"#;
+    for (path, body, found) in [
+        ("/", usage, (5, 0)), // 4 x 100 + 600
+        ("/", "{}", (1, 1)),
+        ("/other", usage, (10, 0)),
+        ("/other", "{}", (10, 10)),
+    ] {
+        let limits = priced(path);
+        let passed = passing_by(("", &limits), &response(JSON, body));
+        assert_eq!(passed, found, "{path} {body}");
+    }
+}
+
+#[test]
 fn reservations_end_with_the_response() {
     const JSON: &str = "content-type: application/json\r\n";
     let usage = |total: u32| response(JSON, &format!("{{\"usage\": {{\"total\": {total}}}}}"));

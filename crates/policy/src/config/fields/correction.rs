@@ -15,11 +15,15 @@ const STATUS_CLASS: &str = "^[1-5]xx$";
 /// `report_within`: until then the store keeps a record of each request; ids count milliseconds.
 pub(super) const WITHIN: Shape = span(MILLISECOND, DAY);
 const PERMITS: Shape = whole(1, Quota::MAX_PERMITS);
-/// `reserve`: a number, an attribute, or a value of the body.
-const AMOUNTS: &[Shape] = &[PERMITS, pattern(AMOUNT_SOURCE)];
 /// Maximum number of prices of a limit: each is compared with a request.
 const MAX_PRICES: usize = 100;
-/// `cost`: the same, a table, or a list of prices.
+/// `reserve`: a number, an attribute, a value of the body, or a list of prices.
+const AMOUNTS: &[Shape] = &[
+    PERMITS,
+    pattern(AMOUNT_SOURCE),
+    some_tables(&PRICE, MAX_PRICES, "limit.cost.reserve"),
+];
+/// `cost`: the same, or a table.
 pub(super) const COSTS: &[Shape] = &[
     PERMITS,
     pattern(AMOUNT_SOURCE),
@@ -41,8 +45,8 @@ fields! {
 
     ESTIMATE = "`cost`" {
         required reserve: either(AMOUNTS), "\"attr:max_tokens\"",
-            "Estimate that is charged until the actual cost is known: a number, an attribute, or a \
-             value of the body.";
+            "Estimate that is charged until the actual cost is known: a number, an attribute, a value \
+             of the body, or prices of some requests.";
         optional settle: TEXT, "\"response.header:x-tokens-used\"",
             "Place of the actual cost in the response: a header field, a trailer \
              (response.trailer:x-tokens-used), or a value of its JSON \

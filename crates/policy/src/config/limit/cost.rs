@@ -54,33 +54,41 @@ pub(super) fn cost(
         return Some(CostSpec { cost, estimate });
     };
     if let Some(table) = table.table("cost") {
-        let cost = amount(table.get("reserve")?, "reserve", around, out)?;
+        let cost = written(table, "reserve", around, out)?;
         let settle = table.text("settle");
         let settle = settle.and_then(|text| source(&text, out));
         let at = node.span();
         let estimate = Some(CostEstimate { at, settle });
         return Some(CostSpec { cost, estimate });
     }
-    let cost = match node.get_ref().as_array() {
-        Some(_) => prices(table, around, out),
-        None => amount(node, "cost", around, out),
-    };
+    let cost = written(table, "cost", around, out)?;
     let estimate = None;
-    Some(CostSpec {
-        cost: cost?,
-        estimate,
-    })
+    Some(CostSpec { cost, estimate })
+}
+
+/// Reads a cost in `field`; `None` means refused.
+fn written(
+    table: Table<'_>,
+    field: &str,
+    around: &CostSurroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<At<Cost>> {
+    let node = table.get(field)?;
+    match node.get_ref().as_array() {
+        Some(_) => prices(table.tables(field), around, out),
+        None => amount(node, field, around, out),
+    }
 }
 
 /// Reads the prices of some requests; `None` means refused. The place is that of the highest.
-fn prices(
-    table: Table<'_>,
+fn prices<'t>(
+    tables: impl Iterator<Item = (usize, Table<'t>)>,
     around: &CostSurroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<At<Cost>> {
     let mut usual = around.unit.map_or(Permits::ONE, Unit::one);
     let mut higher = Vec::new();
-    for (_, written) in table.tables("cost") {
+    for (_, written) in tables {
         let is = written.number("is")?;
         let mut matcher = matching(written, around.files, out).matcher;
         matcher.path_case = around.path_case;

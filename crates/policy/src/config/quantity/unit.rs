@@ -43,12 +43,13 @@ const QUANTITIES: [((&str, Option<&str>), ValueKind); 8] = [
     (("balance", Some("start")), ValueKind::Number),
     (("balance", Some("max")), ValueKind::Number),
     (("cost", None), ValueKind::Number),
-    (("cost", Some("reserve")), ValueKind::Number),
+    (("cost", Some(RESERVE)), ValueKind::Number),
     (("cost", Some(PRICE)), ValueKind::Number),
 ];
 
-/// The field of a list of tables.
+/// The field of a list of tables, which the field or its table of this name has.
 const PRICE: &str = "is";
+const RESERVE: &str = "reserve";
 
 /// Returns the unit of a limit, if it has one that can be read.
 pub(in crate::config) fn unit(table: Table<'_>) -> Option<Unit> {
@@ -140,7 +141,12 @@ impl Conversions {
 impl Converted {
     fn put<'t>(&'t self, limit: &mut DeTable<'t>) {
         let (field, inner) = self.field;
-        let node = match (limit.get_mut(field), inner) {
+        let outer = limit.get(field).map(Spanned::get_ref);
+        let holder = match (inner, outer) {
+            (Some(PRICE), Some(DeValue::Table(_))) => nested(limit, field, RESERVE),
+            _ => limit.get_mut(field),
+        };
+        let node = match (holder, inner) {
             (Some(node), None) => Some(node),
             (Some(node), Some(inner)) => match node.get_mut() {
                 DeValue::Table(table) => table.get_mut(inner),
@@ -163,6 +169,18 @@ impl Converted {
     }
 }
 
+/// Returns the value of a field of the table in a field.
+fn nested<'a, 't>(
+    table: &'a mut DeTable<'t>,
+    field: &str,
+    inner: &str,
+) -> Option<&'a mut Spanned<DeValue<'t>>> {
+    match table.get_mut(field)?.get_mut() {
+        DeValue::Table(table) => table.get_mut(inner),
+        _ => None,
+    }
+}
+
 /// Returns the values of a field that are written, with their indices in a list.
 fn nodes<'t>(
     table: Table<'t>,
@@ -171,7 +189,10 @@ fn nodes<'t>(
 ) -> Vec<(usize, &'t SpannedValue<'t>)> {
     let one = match inner {
         Some(PRICE) => {
-            let items = table.tables(field);
+            let items = match table.table(field) {
+                Some(estimate) => estimate.tables(RESERVE),
+                None => table.tables(field),
+            };
             let values = items.filter_map(|(item, table)| Some((item, table.get(PRICE)?)));
             return values.collect();
         }

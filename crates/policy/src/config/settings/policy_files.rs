@@ -330,7 +330,10 @@ fn each_value(root: Table<'_>, mut visit: impl FnMut(&str)) {
     };
     let limits = || root.tables("limit").map(|(_, limit)| limit);
     let with_priority = limits().flat_map(|limit| [Some(limit), limit.table("priority")]);
+    let reserved = limits().filter_map(|limit| limit.table("cost"));
+    let reserved = reserved.flat_map(|estimate| estimate.tables("reserve"));
     let priced = limits().flat_map(|limit| limit.tables("cost"));
+    let priced = priced.chain(reserved);
     let exemptions = root.tables("exempt").map(|(_, exemption)| Some(exemption));
     let routes = || {
         let written = proxy(root).into_iter();
@@ -365,6 +368,7 @@ mod tests {
             "[[limit]]\nmatch = { header.a = \"file:a\" }",
             "[[limit]]\npriority = { match = { path = \"!file:a\" } }",
             "[[limit]]\ncost = [{ path = \"file:a\", is = 2 }]",
+            "[[limit]]\ncost = { reserve = [{ path = \"file:a\", is = 2 }] }",
             "[[exempt]]\nmatch = { ip = [\"file:a\"] }",
             "[[listen.proxy.route]]\nmatch = { host = \"file:a\" }",
             "[listen.proxy]\nadaptive_concurrency.priority.match = { header.a = \"file:a\" }",

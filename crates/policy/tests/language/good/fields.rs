@@ -7,6 +7,25 @@ use ratekeeper_policy::{Body, Cost, HeaderStyle, KeyPart, MissingKey, Refusal, R
 use super::policy;
 
 #[test]
+fn prices_of_an_estimate_have_the_decimals_of_the_unit() {
+    let text = r#"
+version = 1
+[[limit]]
+name = "purchases"
+key = ["ip"]
+unit = { name = "USD", decimals = 2 }
+bucket = { size = "200.00", refill = "50.50/24h" }
+cost = { reserve = [{ path = "/a", is = "1.50" }, { path = "/b", is = "20.00" }] }
+"#;
+    let Cost::Priced(prices) = &policy(text).rules[0].cost else {
+        panic!("it has prices");
+    };
+    assert_eq!(prices.usual, Permits::new(100));
+    let higher = prices.higher.iter().map(|price| price.is.get());
+    assert_eq!(higher.collect::<Vec<_>>(), [2_000, 150]);
+}
+
+#[test]
 fn fields_of_a_limit_reach_the_rule() {
     let text = r#"
 version = 1
