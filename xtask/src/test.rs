@@ -22,8 +22,8 @@ const TESTS_PER_CORE: usize = 4;
 const CASES: &str = "RATEKEEPER_TESTS";
 /// Where random tests begin to search; without `--all` as in `.cargo/config.toml`.
 const SEED: &str = "PROPTEST_RNG_SEED";
-/// The test that is left out without `--all`.
-const SOAK: &str = "soak::soak";
+/// The tests that are left out without `--all`.
+const SOAK: &str = "soak::";
 /// Program, and the Debian package that contains it.
 const PROGRAMS: [(&str, &str); 16] = [
     ("nginx", "nginx"),
@@ -86,7 +86,7 @@ pub(crate) struct Carried {
 
 /// Web frameworks, gRPC of two languages, receivers of metrics and a suite for WebSocket: the program
 /// that installs each, its arguments, and a file that exists afterwards.
-const FRAMEWORKS: [(&str, &[&str], &str); 10] = [
+const FRAMEWORKS: [(&str, &[&str], &str); 11] = [
     (
         "npm", // finds what hinders readers of a page
         &[
@@ -152,6 +152,18 @@ const FRAMEWORKS: [(&str, &[&str], &str); 10] = [
             "grpcio==1.76.0",
         ],
         "target/grpcio-1.76.0/grpc/__init__.py",
+    ),
+    (
+        "pip3",
+        &[
+            "install",
+            "--quiet",
+            "--target=target/uvicorn-0.54.0",
+            "uvicorn==0.54.0",
+            "gunicorn==27.0.1",
+            "websockets==15.0.1",
+        ],
+        "target/uvicorn-0.54.0/uvicorn/__init__.py",
     ),
     (
         "npm",

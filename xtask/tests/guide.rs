@@ -321,6 +321,35 @@ matching.md
     policy/src/model/client/tokens.rs: LEEWAY: u64 = 60;
   It has at most 8 KiB
     policy/src/model/client/tokens.rs: MAX_TOKEN: usize = 8 << 10;
+gateway.md
+  `the_access_log_names_gunicorn_its_status_and_its_time`
+    cli/tests/e2e/gateway_applications.rs: fn the_access_log_names_gunicorn_its_status_and_its_time()
+  `a_reload_moves_kept_connections_from_gunicorn_to_uvicorn_and_loses_no_request`
+    cli/tests/e2e/gateway_applications.rs: fn a_reload_moves_kept_connections_from_gunicorn_to_uvicorn_and_loses_no_request()
+  `node_receives_no_body_above_the_maximum`
+    cli/tests/e2e/gateway_edges.rs: fn node_receives_no_body_above_the_maximum()
+  `an_application_that_hangs_is_left_out_and_used_again`
+    cli/tests/e2e/gateway_applications.rs: fn an_application_that_hangs_is_left_out_and_used_again()
+  `haproxy_announces_its_clients_by_the_proxy_protocol`
+    cli/tests/e2e/gateway_edges.rs: fn haproxy_announces_its_clients_by_the_proxy_protocol()
+  `applications_at_unix_sockets_are_served_left_out_and_used_again`
+    cli/tests/e2e/gateway_edges.rs: fn applications_at_unix_sockets_are_served_left_out_and_used_again()
+  `a_page_of_ones_own_shows_that_the_application_is_down`
+    cli/tests/e2e/gateway_applications.rs: fn a_page_of_ones_own_shows_that_the_application_is_down()
+  `a_client_that_is_banned_by_hand_does_not_reach_gunicorn`
+    cli/tests/e2e/gateway_applications.rs: fn a_client_that_is_banned_by_hand_does_not_reach_gunicorn()
+  `grpc_clients_of_two_languages_pass_the_gateway`
+    cli/tests/e2e/gateway_tls.rs: fn grpc_clients_of_two_languages_pass_the_gateway()
+  `the_gateway_adds_no_failure_to_the_cases_of_autobahn`
+    cli/tests/e2e/gateway_websocket.rs: fn the_gateway_adds_no_failure_to_the_cases_of_autobahn()
+  `the_eight_phases_of_the_document_behind_the_gateway`
+    cli/tests/e2e/phases.rs: fn the_eight_phases_of_the_document_behind_the_gateway()
+  `no_more_requests_work_than_the_limit_says_though_their_clients_leave`
+    cli/tests/e2e/permits.rs: fn no_more_requests_work_than_the_limit_says_though_their_clients_leave()
+  `limits_count_what_gunicorn_and_uvicorn_answer`
+    cli/tests/e2e/gateway_applications.rs: fn limits_count_what_gunicorn_and_uvicorn_answer()
+  `paid_requests_pass_while_a_slow_application_sheds_others`
+    cli/tests/e2e/permits.rs: fn paid_requests_pass_while_a_slow_application_sheds_others()
 "#;
 
 /// Returns the text with single spaces, because lines of a page are wrapped and aligned.

@@ -26,6 +26,7 @@ mod ext_authz;
 mod faults;
 mod founding;
 mod gateway;
+mod gateway_applications;
 mod gateway_browser;
 mod gateway_edges;
 mod gateway_idle;

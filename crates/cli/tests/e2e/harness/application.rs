@@ -58,6 +58,8 @@ pub(crate) enum Framework {
     Express,
     Flask,
     Django,
+    Gunicorn,
+    Uvicorn,
     Php,
     Rack,
 }
@@ -73,7 +75,7 @@ struct Setup {
 }
 
 pub(crate) struct Application {
-    _process: Process,
+    pub(crate) process: Process,
     address: SocketAddr,
 }
 
@@ -97,6 +99,16 @@ impl Framework {
                 &["python3"],
                 "PYTHONPATH",
                 &["target/django-5.2.8/django/__init__.py"],
+            ),
+            Self::Gunicorn => (
+                &["python3"],
+                "PYTHONPATH",
+                &["target/uvicorn-0.54.0/gunicorn/__init__.py"],
+            ),
+            Self::Uvicorn => (
+                &["python3"],
+                "PYTHONPATH",
+                &["target/uvicorn-0.54.0/uvicorn/__init__.py"],
             ),
             Self::Php => (&["php", "-q", "-S"], "", &[]),
             Self::Rack => (&["ruby"], "", &[]),
@@ -143,10 +155,7 @@ impl Application {
             TcpStream::connect(address).is_ok().then_some(())
         });
         ready.unwrap_or_else(|error| panic!("{error}"));
-        Some(Self {
-            _process: process,
-            address,
-        })
+        Some(Self { process, address })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
