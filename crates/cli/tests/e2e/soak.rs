@@ -7,9 +7,11 @@
 //!   batch; gRPC; rude clients /                             \ Redis, killed and started empty
 //! ```
 //!
-//! In `cargo xtask test --all` it lasts 20 s; `cargo xtask soak --minutes 30` is this test, for longer.
+//! In `cargo xtask test --all` it lasts 20 s; `cargo xtask soak --minutes 30` is this test, for longer,
+//! and that of the gateway.
 
 mod clients;
+mod gateway;
 
 use std::fmt::Write as _;
 use std::fs;
