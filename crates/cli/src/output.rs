@@ -2,7 +2,7 @@
 //!
 //! Verbs always write colour; the stream removes it where necessary.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use anstream::{AutoStream, stderr, stdout};
 use clap::builder::styling::{AnsiColor, Style};
@@ -77,6 +77,30 @@ impl Output {
             }
             Failure::Findings(rendered) => self.talk(rendered.trim_end()),
         }
+    }
+}
+
+/// Bytes per write.
+const BLOCK: usize = 64 << 10;
+
+/// Writes data without colour to stdout, in blocks of 64 KiB or at [`BlockWriter::flush`].
+pub(crate) struct BlockWriter(BufWriter<StdoutLock<'static>>);
+
+impl BlockWriter {
+    pub(crate) fn new() -> Self {
+        Self(BufWriter::with_capacity(BLOCK, io::stdout().lock()))
+    }
+
+    /// # Errors
+    /// As [`Output::line`].
+    pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), Failure> {
+        written(self.0.write_all(data))
+    }
+
+    /// # Errors
+    /// As [`Output::line`].
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        written(self.0.flush())
     }
 }
 

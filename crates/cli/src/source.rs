@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use ratekeeper::{Clock, SystemClock, read_policy_files};
-use ratekeeper_core::{Origin, Quota};
+use ratekeeper_core::Origin;
 use ratekeeper_policy::Policy;
 use ratekeeper_policy::config::{self, Colour, Context, Diagnostic, Loaded, PolicyFiles};
 
@@ -20,6 +20,9 @@ const MAX_BYTES: u64 = config::MAX_BYTES as u64;
 /// Start of virtual time: 2026-01-05, 00:00 UTC, a Monday. Fixed, so that the same call shows the
 /// same picture; windows of an hour, a day or a week begin with it.
 pub(crate) const BEGINNING: Origin = Origin::from_unix_nanos(1_767_571_200_000_000_000);
+
+/// Zero of the user's own events, which are in Unix time.
+pub(crate) const UNIX: Origin = Origin::from_unix_nanos(0);
 
 /// The text of a policy file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,21 +68,6 @@ impl PolicySource {
             Err(why) if why.kind() == io::ErrorKind::NotFound => Err(missing(path)),
             Err(why) => Err(Failure::new(format!("cannot open `{name}`: {why}"))),
         }
-    }
-
-    /// Reads `named`, or makes a policy of a quota such as `100/1m`: a limit `per-ip` of it.
-    pub(crate) fn of_quota_or_file(named: &Path) -> Result<Self, Failure> {
-        let quota = named.to_str().filter(|text| text.parse::<Quota>().is_ok());
-        let Some(quota) = quota.filter(|_| !named.exists()) else {
-            return Self::read(named);
-        };
-        Ok(Self {
-            name: quota.into(),
-            text: format!(
-                "version = 1\n[[limit]]\nname = \"per-ip\"\nkey = [\"ip\"]\nlimit = \"{quota}\"\n"
-            ),
-            files: PolicyFiles::default(),
-        })
     }
 
     fn from_reader(name: &str, home: &Path, reader: impl Read) -> Result<Self, Failure> {

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The store behind the service is built for untrusted keys: hashed, bounded, shared. Here keys are
-//! small numbers, and nothing is shared. The decisions are the same functions.
+//! small numbers, nothing is shared, and the calls that only some algorithms have (wait, take back)
+//! return `None` where the algorithm lacks them. The decisions are the same functions.
 
 use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, AnyState, Decision, Nanos, Permits, Time, Verdict,
@@ -37,6 +38,8 @@ const MAX_FILLS: u32 = 100_000;
 pub struct Bench {
     algorithm: AnyAlgorithm,
     states: Vec<KeyState>,
+    /// Longest wait that a reservation has asked for.
+    patience: Nanos,
 }
 
 /// The state of a key, and the time until which it can be read correctly: a debt of 2017 means
@@ -53,6 +56,7 @@ impl Bench {
         Self {
             algorithm,
             states: Vec::new(),
+            patience: Nanos::ZERO,
         }
     }
 
@@ -61,18 +65,77 @@ impl Bench {
         &self.algorithm
     }
 
-    /// Decides and charges. A key whose state has expired begins afresh.
+    /// Decides and charges.
     pub fn decide(&mut self, key: KeyId, now: Time, cost: Permits) -> Decision {
-        if key >= self.states.len() {
-            self.states.resize(key + 1, KeyState::default()); // callers bound it
+        self.with(key, now, |limit, state| limit.decide(state, now, cost))
+    }
+
+    /// Returns the decision that [`decide`](Self::decide) would make; charges nothing.
+    pub fn look(&mut self, key: KeyId, now: Time, cost: Permits) -> Decision {
+        self.with(key, now, |limit, state| limit.look(state, now, cost))
+    }
+
+    /// Decides, waiting up to `max_wait`; `None` if this algorithm cannot promise a later moment.
+    pub fn reserve(
+        &mut self,
+        key: KeyId,
+        now: Time,
+        cost: Permits,
+        max_wait: Nanos,
+    ) -> Option<Decision> {
+        if max_wait > self.patience {
+            // Long waits are part of a limit: it then believes the debts they leave.
+            self.patience = max_wait;
+            self.algorithm = self.algorithm.with_patience(max_wait);
         }
-        let (limit, kept) = (&self.algorithm, &mut self.states[key]);
-        if now > kept.until {
-            kept.state = AnyState::default();
+        self.with(key, now, |limit, state| {
+            limit.try_reserve(state, now, cost, max_wait).ok()
+        })
+    }
+
+    /// Gives back an unused charge, and returns the decision about a cost of 0; `None` if this
+    /// algorithm cannot refund.
+    pub fn refund(&mut self, key: KeyId, now: Time, cost: Permits) -> Option<Decision> {
+        self.with(key, now, |limit, state| {
+            limit.try_refund(state, now, cost).ok()
+        })?;
+        Some(self.look(key, now, Permits::ZERO))
+    }
+
+    /// Forgets a key.
+    pub fn reset(&mut self, key: KeyId) {
+        if let Some(kept) = self.states.get_mut(key) {
+            *kept = KeyState::default();
         }
-        let decision = limit.decide(&mut kept.state, now, cost);
-        kept.until = limit.expires_at(&kept.state, now).max(now) + limit.lasts();
-        decision
+    }
+
+    /// Changes the limit at `now`. States are kept if they mean the same under the new parameters;
+    /// otherwise their usage is carried over, as by a reload.
+    pub fn set(&mut self, mut algorithm: AnyAlgorithm, now: Time) {
+        let old = &self.algorithm;
+        algorithm.succeed(old);
+        if algorithm.keeps_state_of(old) {
+            for kept in &mut self.states {
+                algorithm.rescale(&mut kept.state, old, now, self.patience);
+            }
+        } else {
+            for kept in &mut self.states {
+                let usage = if now > kept.until {
+                    Permits::ZERO
+                } else {
+                    old.usage(&kept.state, now)
+                };
+                let state = algorithm.state_with_usage(usage, now);
+                *kept = KeyState {
+                    until: read_until(&algorithm, &state, now),
+                    state,
+                };
+            }
+        }
+        self.algorithm = algorithm;
+        if self.patience > Nanos::ZERO {
+            self.algorithm = self.algorithm.with_patience(self.patience);
+        }
     }
 
     /// Returns true if a refusal changes a state, which is found by trying. Also true if it changes
@@ -96,11 +159,38 @@ impl Bench {
         // And a moment later: a full log of attempts looks alike until time has passed.
         refusal_changes(Time::ZERO) || refusal_changes(Time::ZERO + Nanos::from_nanos(1))
     }
+
+    /// Calls `with` on the limit and the state of a key, which is a fresh one if the old one has
+    /// expired.
+    fn with<T>(
+        &mut self,
+        key: KeyId,
+        now: Time,
+        with: impl FnOnce(&AnyAlgorithm, &mut AnyState) -> T,
+    ) -> T {
+        if key >= self.states.len() {
+            self.states.resize(key + 1, KeyState::default()); // callers bound it
+        }
+        let (limit, kept) = (&self.algorithm, &mut self.states[key]);
+        if now > kept.until {
+            kept.state = AnyState::default();
+        }
+        let done = with(limit, &mut kept.state);
+        kept.until = read_until(limit, &kept.state, now);
+        done
+    }
+}
+
+/// Returns the time until which a state can be read correctly.
+fn read_until(limit: &AnyAlgorithm, state: &AnyState, now: Time) -> Time {
+    limit.expires_at(state, now).max(now) + limit.lasts()
 }
 
 #[cfg(test)]
 mod tests {
-    use ratekeeper_core::{Denials, Edge, Exponential, Gcra, Log, SubBuckets, WarmUp, Window};
+    use ratekeeper_core::{
+        Denials, Edge, Exponential, Gcra, Hybrid, Log, SubBuckets, WarmUp, Window,
+    };
 
     use super::*;
 
@@ -132,8 +222,10 @@ mod tests {
                 assert_eq!([ask(), ask()], [Verdict::Allow; 2], "{now:?}");
                 assert!(!ask().allows(), "{now:?}");
             }
-            let of_2200 = bench.decide(0, year(2200), Permits::ZERO);
-            assert_eq!(of_2200.remaining, Permits::new(2));
+            assert_eq!(
+                bench.look(0, year(2200), Permits::ZERO).remaining,
+                Permits::new(2)
+            );
         }
     }
 
@@ -172,5 +264,63 @@ mod tests {
         let bursty = WarmUp::bursty(10.0, 1.0).unwrap();
         let one_by_one = bursty.with_largest(Permits::ONE);
         assert!(!Bench::new(one_by_one.into()).counts_refusals());
+    }
+
+    #[test]
+    fn an_unsupported_call_returns_none() {
+        let wait = Nanos::from_secs(9);
+        let ask = |limit: AnyAlgorithm| {
+            let mut bench = Bench::new(limit);
+            let _ = bench.decide(0, Time::ZERO, Permits::ONE);
+            bench.reserve(0, Time::ZERO, Permits::ONE, wait)
+        };
+        let wait = ask(bucket("1/1s").into()).unwrap().verdict;
+        assert_eq!(wait, Verdict::AllowAfter(Nanos::SECOND));
+        assert_eq!(ask(fixed("1/1s").into()), None);
+        let warm_up = WarmUp::bursty(1.0, 0.0).unwrap().into();
+        assert_eq!(ask(warm_up).unwrap().verdict, wait, "post-paid");
+        let mut bench = Bench::new(WarmUp::bursty(1.0, 0.0).unwrap().into());
+        assert_eq!(bench.refund(0, Time::ZERO, Permits::ONE), None);
+        let hybrid = Hybrid::quota_linear("2/1s".parse().unwrap()).unwrap();
+        let mut bench = Bench::new(hybrid.into());
+        assert!(bench.refund(0, Time::ZERO, Permits::ONE).is_some());
+    }
+
+    #[test]
+    fn a_new_limit_keeps_its_promises() {
+        let mut bench = Bench::new(bucket("1/1m").into());
+        let ask = |bench: &mut Bench| {
+            let hour = Nanos::from_secs(3_600);
+            bench
+                .reserve(0, Time::ZERO, Permits::ONE, hour)
+                .unwrap()
+                .verdict
+        };
+        assert_eq!(ask(&mut bench), Verdict::Allow);
+        for minutes in 1..5 {
+            let wait = Nanos::from_secs(60 * minutes);
+            assert_eq!(ask(&mut bench), Verdict::AllowAfter(wait));
+        }
+        bench.set(bucket("1/1m").into(), Time::ZERO);
+        let retry_after = Nanos::from_secs(300);
+        let denied = bench.decide(0, Time::ZERO, Permits::ONE).verdict;
+        assert_eq!(denied, Verdict::Deny { retry_after });
+    }
+
+    #[test]
+    fn a_changed_limit_carries_what_was_used() {
+        let rows: [(AnyAlgorithm, u64); 3] = [
+            (bucket("20/2s").into(), 13), // the debt is kept: 0.7 s of 2 s
+            (fixed("10/1s").into(), 3),   // 7 were used
+            (fixed("5/1s").into(), 0),
+        ];
+        for (limit, left) in rows {
+            let mut bench = Bench::new(bucket("10/1s").into());
+            let _ = bench.decide(3, Time::ZERO, Permits::new(7));
+            bench.set(limit.clone(), Time::ZERO);
+            let found = bench.look(3, Time::ZERO, Permits::ZERO).remaining.get();
+            assert_eq!(found, left, "{limit:?}");
+            assert_eq!(bench.algorithm(), &limit);
+        }
     }
 }

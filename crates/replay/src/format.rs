@@ -170,7 +170,11 @@ impl FromStr for LogFormat {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(fields) = text.strip_prefix("json ") {
-            let lines = Lines::Json(JsonFields::parse(fields)?);
+            let mut known = JsonFields::known();
+            fields
+                .split_whitespace()
+                .try_for_each(|field| known.set(field))?;
+            let lines = Lines::Json(known);
             return Ok(Self {
                 name: "json",
                 lines,

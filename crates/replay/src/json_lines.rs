@@ -20,8 +20,6 @@ use crate::template::{MILLI, SECOND, header};
 pub(crate) struct JsonFields {
     columns: HashMap<Box<str>, Column, RandomState>,
     pub(crate) stamp: Stamp,
-    /// True if a line with neither a method nor a target is no request.
-    needs_request: bool,
 }
 
 /// Names that nginx, Envoy, Traefik, this project's events and loggers of services give.
@@ -74,11 +72,7 @@ impl JsonFields {
                 .map(|name| (Box::from(name), column.clone()))
         });
         let columns = named.collect();
-        Self {
-            columns,
-            stamp,
-            needs_request: true,
-        }
+        Self { columns, stamp }
     }
 
     /// Returns the fields that loggers usually write.
@@ -96,23 +90,12 @@ impl JsonFields {
         Self::of(CADDY, Stamp::End)
     }
 
-    /// Reads the meaning of fields under other names, `client=request.ip attr:user=id`, in place of
-    /// the usual names. With attributes, and no part of a request, each line is one event.
+    /// Reads the meaning of a field under another name, `client=request.ip`, in place of the
+    /// usual names.
     ///
     /// # Errors
     /// Returns a sentence that names the mistake.
-    pub(crate) fn parse(parts: &str) -> Result<Self, String> {
-        let mut fields = Self::known();
-        for part in parts.split_whitespace() {
-            fields.set(part)?;
-        }
-        let has = |start: &str| parts.split_whitespace().any(|it| it.starts_with(start));
-        fields.needs_request =
-            !has("attr:") || ["request=", "method=", "path="].map(has).contains(&true);
-        Ok(fields)
-    }
-
-    fn set(&mut self, text: &str) -> Result<(), String> {
+    pub(crate) fn set(&mut self, text: &str) -> Result<(), String> {
         let wrong = || {
             format!(
                 "`{text}` is not PART=FIELD; a part is time, client, request, method, path, query, \
@@ -161,7 +144,7 @@ impl JsonFields {
             .and_then(|()| json.end());
         match (walk.error, read) {
             (Some(reason), _) => Err(reason),
-            (None, Ok(())) if row.has_request() || !self.needs_request => Ok(()),
+            (None, Ok(())) if row.has_request() => Ok(()),
             _ => Err(SkipReason::OtherFormat),
         }
     }

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use ratekeeper::{Answer, Clock, Keeper, Outcome, Permit, Report, Scope, at_once};
+use ratekeeper::{Answer, Clock, Keeper, Permit, Report, Scope, at_once};
 use ratekeeper_core::{LeaseId, Origin, Time};
 use ratekeeper_policy::{Facts, KeyPart, Policy, Rule};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
@@ -199,14 +199,9 @@ impl Replay {
     /// if the answer of this replay allowed it.
     pub fn refused_key(&self, answer: &Answer) -> String {
         answer.refused_by().map_or(String::new(), |outcome| {
-            let key = self.key_words(&outcome);
+            let key = describe_key(outcome.rule, outcome.key, self);
             format!("{} {key}", outcome.rule.limit.name)
         })
-    }
-
-    /// Returns the key of an outcome of this replay, in words: `ip=192.0.2.1`.
-    pub fn key_words(&self, outcome: &Outcome<'_>) -> String {
-        describe_key(outcome.rule, outcome.key, self)
     }
 
     /// Returns the client of a record: behind the proxies that the policy trusts.

@@ -1,6 +1,8 @@
-//! Parts of `simulate`: the limit in words, and its results as text, as JSON and as a picture.
+//! Parts of `simulate`: the limit in words, its results as text and as JSON, and the user's own
+//! events.
 
 pub(crate) mod document;
+pub(crate) mod events;
 pub(crate) mod picture;
 pub(crate) mod subject;
 pub(crate) mod table;

@@ -9,16 +9,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ratekeeper::Outcome;
-use ratekeeper_core::{Nanos, Verdict};
-use ratekeeper_policy::Policy;
-use ratekeeper_replay::{ORIGIN, Record, Replay};
-use serde_json::{Value, json};
+use ratekeeper_replay::ORIGIN;
+use serde_json::json;
 
 use crate::replay::choose::choose;
 use crate::replay::compare::compare;
 use crate::replay::condition::Condition;
-use crate::replay::session::{LogArgs, LogSession, line_counts};
+use crate::replay::session::LogArgs;
 use crate::replay::{page, text};
 use crate::source::PolicySource;
 use crate::{Exit, Failure, Output};
@@ -27,8 +24,7 @@ use crate::{Exit, Failure, Output};
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct ReplayArgs {
-    /// The policy file, or a quota for each client, such as 100/1m
-    #[arg(value_name = "POLICY|QUOTA")]
+    /// The policy file
     policy: PathBuf,
     /// Files of the log, also compressed by gzip or zstd; - is standard input
     #[arg(required = true, value_name = "LOG")]
@@ -44,9 +40,6 @@ pub(crate) struct ReplayArgs {
     /// Also write the report to this file, as a page that needs no network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Print each decision, as a line of JSON, in place of the report
-    #[arg(long, conflicts_with_all = ["choose", "compare", "html", "fail_if", "json"])]
-    each: bool,
     /// Exit with 1 if more is refused, or more clients are hit: 'refused > 0.1%', 'LIMIT.clients > 5'
     #[arg(long, value_name = "CONDITION")]
     fail_if: Vec<Condition>,
@@ -60,24 +53,19 @@ Examples:
   ratekeeper replay ratekeeper.toml access.log
   ratekeeper replay ratekeeper.toml access.log.*.gz access.log --html report.html
   ratekeeper replay ratekeeper.toml access.log --choose per-ip
-  ratekeeper replay 20/1m access.log --choose per-ip
   ratekeeper replay ratekeeper.toml access.log --compare per-ip
   ratekeeper replay ratekeeper.toml access.log --fail-if 'refused > 0.1%'
   ratekeeper replay ratekeeper.toml app.jsonl --format 'json time=ts client=peer.ip path=url'
-  ratekeeper replay ratekeeper.toml events.jsonl --format 'json time=at attr:user=id' --each
 
 Exit codes: 0 replayed; 1 a condition of --fail-if is met; 2 usage, or an error.";
 
 impl ReplayArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
-        let source = PolicySource::of_quota_or_file(&self.policy)?;
+        let source = PolicySource::read(&self.policy)?;
         let policy = source.policy(ORIGIN, output)?;
         let session = self.log.session(&self.logs);
         for condition in &self.fail_if {
             condition.check(&policy)?;
-        }
-        if self.each {
-            return print_each(policy, &session, output);
         }
         if let Some(limit) = &self.compare {
             let comparison = compare(&policy, limit, &session, output)?;
@@ -123,49 +111,4 @@ impl ReplayArgs {
         }
         Ok(exit)
     }
-}
-
-/// Prints each decision on a line.
-fn print_each(policy: Policy, session: &LogSession, output: &mut Output) -> Result<Exit, Failure> {
-    // The progress of the log is written to `output` meanwhile.
-    let (mut lines, mut written) = (Output::new(), Ok(()));
-    let (log, replays) = session.read([policy], output, |replays: &mut [Replay], record| {
-        for replay in replays {
-            let decision = decision(replay, record);
-            written = std::mem::replace(&mut written, Ok(())).and_then(|()| lines.json(&decision));
-        }
-    })?;
-    written?;
-    output.talk(line_counts(&log, replays[0].decided()));
-    Ok(Exit::Done)
-}
-
-/// Decides a request, and returns its answer as the service would give it.
-fn decision(replay: &mut Replay, record: &Record) -> Value {
-    let answer = replay.decide(record);
-    let limit = |outcome: Outcome<'_>| {
-        let (verdict, delay) = match outcome.decision.verdict {
-            _ if !outcome.is_asked => ("not_asked", None),
-            Verdict::Allow => ("allow", None),
-            Verdict::AllowAfter(delay) => ("allow_after", Some(delay)),
-            Verdict::DenyForever => ("deny_forever", None),
-            _ => ("deny", None),
-        };
-        let retry_after = outcome.decision.verdict.retry_after();
-        json!({
-            "name": &*outcome.rule.limit.name,
-            "key": replay.key_words(&outcome),
-            "verdict": verdict,
-            "remaining": outcome.remaining().get(),
-            "retry_after_ms": retry_after.map(Nanos::as_millis_ceil),
-            "delay_ms": delay.map(Nanos::as_millis_ceil),
-        })
-    };
-    json!({
-        "at_us": record.at() / 1_000, // down: the finest unit of most logs
-        "client": record.client(),
-        "path": record.path_and_query().0,
-        "allowed": answer.allowed(),
-        "limits": answer.outcomes().map(limit).collect::<Vec<Value>>(),
-    })
 }

@@ -3,12 +3,14 @@
 //!
 //! ```text
 //!   workload --lab--> report --> table and plot | JSON | SVG
+//!   events   --lab--> a line of answer for each line
 //! ```
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use ratekeeper_core::{Algorithm as _, Nanos, Permits, Time};
+use ratekeeper_core::{Algorithm as _, Nanos, Origin, Permits, Time};
 use ratekeeper_lab::arrivals::{ArrivalPattern, Rate};
 use ratekeeper_lab::workload::{Pause, TooLarge, Traffic};
 use ratekeeper_lab::{Bench, RealTime, VirtualTime, Workload, play};
@@ -16,7 +18,7 @@ use serde_json::json;
 
 use crate::simulation::subject::{LimitSource, Subject};
 use crate::simulation::table::{self, SimulatedLimit};
-use crate::simulation::{document, picture};
+use crate::simulation::{document, events, picture};
 use crate::{Exit, Failure, Output, source, words};
 
 /// Play a workload against a limit, or against every algorithm, in virtual time
@@ -32,7 +34,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "NAME")]
     algorithm: Option<String>,
     /// Compare every algorithm at the same quota, side by side
-    #[arg(long, conflicts_with = "real_time")]
+    #[arg(long, conflicts_with_all = ["events", "real_time"])]
     compare: bool,
     /// Pattern of the requests
     #[arg(long, value_enum, default_value_t = WorkloadKind::Phases)]
@@ -68,8 +70,11 @@ pub(crate) struct SimulateArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Play in real time, by the machine's clock
-    #[arg(long)]
+    #[arg(long, conflicts_with = "events")]
     real_time: bool,
+    /// Answer these events instead of a workload: JSON lines of a file, or of stdin (-)
+    #[arg(long, value_name = "FILE|-", conflicts_with_all = ["svg", "workload"])]
+    events: Option<PathBuf>,
     /// Write an SVG picture to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -83,9 +88,15 @@ const HELP: &str = r#"Examples:
   ratekeeper simulate --limit 10/1s --compare --svg compare.svg
   ratekeeper simulate ratekeeper.toml --limit per-ip --workload bursty --rate 100/1s --for 10s
   ratekeeper simulate --limit 'bucket = { size = 40, refill = "20/1s" }' --workload retry
+  echo '{"at_us": 0, "op": "check", "cost": 3}' | ratekeeper simulate --limit 10/1s --events -
+
+Events: {"at_us": 0, "op": "check|peek|reserve|refund|reset|set", "cost": 1, "max_wait_us": 0,
+"key": "k", "limit": "100/1m"}. Only `at_us` is required, microseconds since 1970 in UTC;
+`max_wait_us` belongs to reserve, `limit` to set.
 
 Exit codes: 0 simulated, with or without refusals; 1 a phase can never finish (with --compare
-reported, but not an error); 2 usage, or an error in the policy."#;
+reported, but not an error); 2 usage, an error in the policy, or events that could not be
+answered."#;
 
 /// Pattern of the requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -139,13 +150,20 @@ fn exponent(text: &str) -> Result<f64, String> {
 impl SimulateArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let real = self.real_time.then(RealTime::new);
-        let origin = real.as_ref().map_or(source::BEGINNING, RealTime::origin);
+        let origin = match (&real, &self.events) {
+            (Some(real), _) => real.origin(),
+            (None, Some(_)) => source::UNIX,
+            (None, None) => source::BEGINNING,
+        };
         let limit = LimitSource {
             policy: self.policy.clone(),
             limit: self.limit.clone(),
             algorithm: self.algorithm.clone(),
         };
         let subject = limit.subject(origin, output)?;
+        if let Some(path) = &self.events {
+            return answer_events(path, subject, origin);
+        }
         let workload = self.workload(&subject)?;
         let title = self.title(&subject, &workload);
         let subjects = if self.compare {
@@ -299,6 +317,24 @@ impl SimulateArgs {
         }
         Ok(())
     }
+}
+
+fn answer_events(path: &Path, subject: Subject, origin: Origin) -> Result<Exit, Failure> {
+    let tally = if path == Path::new("-") {
+        events::answer(io::stdin().lock(), subject, origin)?
+    } else {
+        let file = std::fs::File::open(path)
+            .map_err(|why| Failure::new(format!("cannot open `{}`: {why}", path.display())))?;
+        events::answer(file, subject, origin)?
+    };
+    if tally.wrong == 0 {
+        return Ok(Exit::Done);
+    }
+    let lines = words::counted(tally.lines, "line");
+    Err(Failure::new(format!(
+        "{} of {lines} could not be answered",
+        words::count(tally.wrong as u64)
+    )))
 }
 
 fn too_large(error: TooLarge) -> Failure {

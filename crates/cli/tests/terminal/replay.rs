@@ -69,40 +69,6 @@ fn a_number_is_chosen() {
     ]));
 }
 
-#[test]
-fn a_quota_takes_the_place_of_a_policy() {
-    insta::assert_snapshot!(desk().terminal(&[
-        &["replay", "3/1m", "odd.log"],
-        &["replay", "none/1m", "odd.log"],
-    ]));
-    let run = |policy| desk().run(&["replay", policy, "access.log", "--choose", "per-ip"]);
-    let lines = |policy| String::from_utf8(run(policy).stdout).expect("text");
-    assert!(lines("3/1m").contains("smallest number"));
-}
-
-/// Events with keys and costs of their own, which no client of HTTP sent.
-#[test]
-fn each_decision_is_printed() {
-    let events = "{\"at\": 0, \"id\": \"ada\", \"weight\": 2}\n\
-                  {\"at\": 0.5, \"id\": \"ada\", \"weight\": 2}\n\
-                  {\"at\": 1.5, \"id\": \"bob\", \"weight\": 4}\nnot JSON\n";
-    let policy = "version = 1\n[[limit]]\nname = \"api\"\nkey = [\"attr:id\"]\ncost = \"attr:weight\"\n\
-                  bucket = { size = 3, refill = \"1/1s\" }\n";
-    let desk = desk().with("api.toml", policy).with("events.jsonl", events);
-    let format = "json time=at attr:id=id attr:weight=weight";
-    insta::assert_snapshot!(desk.terminal(&[
-        &[
-            "replay",
-            "api.toml",
-            "events.jsonl",
-            "--format",
-            format,
-            "--each"
-        ],
-        &["replay", "3/1m", "odd.log", "--each"],
-    ]));
-}
-
 /// A plan whose number has the text of the limit's own, and an override, are not changed.
 #[test]
 fn a_number_is_chosen_beside_plans_and_overrides() {

@@ -1,6 +1,9 @@
-//! `simulate`: workloads against limits.
+//! `simulate`: workloads against limits, and the user's own events.
 
-use crate::desk::{Desk, POLICY};
+use std::io::Write as _;
+use std::process::Stdio;
+
+use crate::desk::{Desk, POLICY, show};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/replay.md");
 
@@ -142,6 +145,61 @@ fn mistakes_in_arguments_are_refused() {
     ]));
 }
 
+/// Runs with `events` on standard input.
+fn answers(desk: &Desk, limit: &str, events: &str) -> String {
+    let arguments = ["simulate", "--limit", limit, "--events", "-"];
+    let mut command = desk.command(&arguments);
+    let piped = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = piped.spawn().expect("it starts");
+    let mut input = child.stdin.take().expect("its input");
+    input.write_all(events.as_bytes()).expect("it reads");
+    drop(input);
+    show(&arguments, &child.wait_with_output().expect("it ends"))
+}
+
+#[test]
+fn events_are_answered_line_by_line() {
+    let bucket = "bucket = { size = 3, refill = \"1/1s\" }";
+    let events = r#"{"at_us": 0}
+{"at_us": 0, "op": "check", "cost": 2, "key": "a"}
+{"at_us": 0, "op": "peek", "key": "a"}
+{"at_us": 0, "op": "check", "cost": 2, "key": "a"}
+{"at_us": 0, "op": "check", "cost": 4, "key": "a"}
+{"at_us": 0, "op": "reserve", "cost": 3, "key": "a", "max_wait_us": 2000000}
+{"at_us": 500000, "op": "check", "key": "a"}
+{"at_us": 500000, "op": "refund", "key": "a", "cost": 1}
+{"at_us": 500000, "op": "set", "key": "a", "limit": "bucket = { size = 6, refill = \"2/1s\" }"}
+{"at_us": 500000, "op": "reset", "key": "a"}
+"#;
+    insta::assert_snapshot!(answers(&Desk::new(), bucket, events));
+}
+
+#[test]
+fn a_line_that_is_wrong_is_named_and_the_rest_is_answered() {
+    let long = format!("{{\"at_us\": 0, \"key\": \"{}\"}}\n", "k".repeat(20_000));
+    let events = r#"{"at_us": 0, "op": "reserve", "max_wait_us": 5}
+not JSON
+{"at_us": 0, "op": "sit"}
+{"at_us": 0, "limit": "5/1s"}
+{"at_us": 0, "op": "set", "limit": "5/minute"}
+
+{"at_us": 0, "op": "check"}
+"#;
+    insta::assert_snapshot!(answers(&Desk::new(), "10/1s", &(long + events)));
+}
+
+#[test]
+fn events_may_be_a_file() {
+    let desk = Desk::new().with("events.jsonl", "{\"at_us\": 7}\n");
+    insta::assert_snapshot!(desk.terminal(&[
+        &["simulate", "--limit", "1/1s", "--events", "events.jsonl"],
+        &["simulate", "--limit", "1/1s", "--events", "nothing.jsonl"],
+    ]));
+}
+
 #[test]
 fn a_picture_stands_alone() {
     let desk = Desk::new();
@@ -239,4 +297,75 @@ fn the_guide_to_compliant_clients_states_what_its_commands_print() {
     };
     let sentence = format!("The first admits {first} of {of}, the second {second}.");
     assert!(guide.contains(&sentence), "{sentence}");
+}
+
+#[test]
+fn events_of_any_year_are_answered_alike() {
+    // 1970, 2017, 2090: three at once, one when a third of a second has passed, two at the next.
+    let answered = |begin: u64| {
+        let moments = [
+            0, 0, 0, 0, 333_333, 333_334, 1_000_000, 1_000_000, 1_000_000,
+        ];
+        let event = |after| format!("{{\"at_us\": {}}}\n", begin + after);
+        let events: String = moments.iter().map(event).collect();
+        answers(
+            &Desk::new(),
+            "bucket = { size = 3, refill = \"3/1s\" }",
+            &events,
+        )
+    };
+    let zero = answered(0);
+    for begin in [1_490_868_000_000_000, 3_786_912_000_000_000] {
+        let of_year = answered(begin);
+        let verdicts = |output: &str| -> Vec<bool> {
+            output
+                .lines()
+                .map(|line| line.contains("\"allowed\":true"))
+                .collect()
+        };
+        assert_eq!(verdicts(&of_year), verdicts(&zero), "{of_year}");
+        assert_eq!(of_year.matches("\"allowed\":true").count(), 6);
+    }
+}
+
+/// 2017-03-30 10:00 UTC, a Thursday: weeks, months, years and odd windows end as in service.
+#[test]
+fn events_in_unix_time_meet_the_calendar() {
+    const MOMENT: u64 = 1_490_868_000;
+    const HOUR: u64 = 3_600;
+    for (zone, limit, end) in [
+        ("UTC", "limit = \"20/day\"", 14 * HOUR),
+        ("UTC", "limit = \"20/week\"", 86 * HOUR),
+        ("UTC", "limit = \"20/month\"", 38 * HOUR),
+        ("UTC", "limit = \"20/year\"", (277 * 24 - 10) * HOUR),
+        ("Asia/Tokyo", "limit = \"20/week\"", 77 * HOUR),
+        (
+            "UTC",
+            "algorithm = \"fixed-window\"\nlimit = \"1/7s\"",
+            7 - MOMENT % 7,
+        ),
+    ] {
+        let policy = format!(
+            "version = 1\ntimezone = \"{zone}\"\n\
+             [[limit]]\nname = \"a\"\nkey = [\"all\"]\n{limit}\n"
+        );
+        let desk = Desk::new()
+            .with("policy.toml", &policy)
+            .with("events.jsonl", format!("{{\"at_us\":{MOMENT}000000}}\n"));
+        let output = desk.run(&[
+            "simulate",
+            "policy.toml",
+            "--limit",
+            "a",
+            "--events",
+            "events.jsonl",
+        ]);
+        let answer: serde_json::Value =
+            serde_json::from_slice(&output.stdout).expect("a line of JSON");
+        assert_eq!(
+            answer["reset_after_us"],
+            end * 1_000_000,
+            "{zone}, {limit}: {output:?}"
+        );
+    }
 }

@@ -117,11 +117,6 @@ fn a_format_can_be_written() {
             r#"{"at":1548116774,"ip":"198.51.100.1","peer":{"ip":"192.0.2.1"},"url":"/a","took":0.5}"#,
             "1548116774000 192.0.2.1  /a?  0 500",
         ),
-        (
-            "json time=at attr:id=id",
-            r#"{"at":1548116774,"id":"ada"}"#,
-            "1548116774000   ?  0 0",
-        ),
     ] {
         let (_, records) = read(line.as_bytes(), &with_format(format)).unwrap();
         assert_eq!(records, [format!("+ {expected}")], "{format}");

@@ -1,0 +1,386 @@
+//! Events: the user's own sequence against one limit, with one line of output per line of input.
+//!
+//! ```text
+//!   {"at_us": 0, "op": "check"}   -->  {"line":1,"verdict":"allow","remaining":9, ..}
+//!   {"at_us": 5, "op": "sit"}     -->  {"line":2,"error":"there is no op `sit`"}
+//! ```
+//!
+//! An invalid line changes nothing; the lines after it are still answered. Answers are written in
+//! blocks, and whenever no more input is available, so that a program may exchange single lines.
+
+mod answer;
+mod lines;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::Read;
+
+use foldhash::fast::RandomState;
+use ratekeeper_core::{Algorithm as _, Nanos, Origin, Permits, Quota, Time};
+use ratekeeper_lab::{Bench, KeyId};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use super::subject::{self, Subject};
+use crate::output::BlockWriter;
+use crate::{Failure, words};
+use lines::InputLines;
+
+/// Bytes of input per read.
+const BLOCK: usize = 64 << 10;
+/// Maximum length of a line, in bytes; the longest is a limit in words and a key.
+const MAX_LINE: usize = 16 << 10;
+/// Maximum length of a key, in bytes.
+const MAX_KEY: usize = 1_000;
+/// Maximum memory of the keys of one sequence and their states: 1 GiB.
+const MAX_KEYS_BYTES: usize = 1 << 30;
+/// Approximate memory of a key and its state, without the heap of the state.
+const KEY_BYTES: usize = 192;
+/// The fields of an event.
+const FIELDS: [&str; 6] = ["at_us", "op", "cost", "max_wait_us", "key", "limit"];
+/// Operations of an event.
+const OPS: [&str; 6] = ["check", "peek", "reserve", "refund", "reset", "set"];
+
+/// Answers every line of `input`. Returns the number of lines, and of invalid ones.
+pub(crate) fn answer(
+    input: impl Read,
+    subject: Subject,
+    origin: Origin,
+) -> Result<LineTally, Failure> {
+    let mut desk = EventSession {
+        bench: Bench::new(subject.algorithm),
+        keys: HashMap::default(),
+        origin,
+    };
+    let mut tally = LineTally::default();
+    let mut lines = InputLines::new(input);
+    let mut output = BlockWriter::new();
+    let mut text = Vec::new();
+    loop {
+        if !lines.is_ready() {
+            output.flush()?;
+        }
+        let Some(line) = lines.next()? else {
+            break;
+        };
+        tally.lines += 1;
+        text.clear();
+        let answered = match line {
+            Ok(text) if text.trim().is_empty() => continue,
+            Ok(line) => desk.answer(line, tally.lines, &mut text),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = answered {
+            tally.wrong += 1;
+            answer::write_error(&error, tally.lines, &mut text);
+        }
+        text.push(b'\n');
+        output.write(&text)?;
+    }
+    output.flush()?;
+    Ok(tally)
+}
+
+/// Number of lines, and of invalid ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct LineTally {
+    pub(crate) lines: usize,
+    pub(crate) wrong: usize,
+}
+
+struct EventSession {
+    bench: Bench,
+    keys: HashMap<Box<str>, KeyId, RandomState>,
+    origin: Origin,
+}
+
+/// An event that has been read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct InputEvent<'l> {
+    at: Time,
+    op: &'static str,
+    cost: Permits,
+    max_wait: Nanos,
+    key: Cow<'l, str>,
+    limit: Option<Cow<'l, str>>,
+}
+
+/// The fields of a well-formed event.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventFields<'l> {
+    at_us: u64,
+    #[serde(default, borrow, deserialize_with = "given")]
+    op: Option<Cow<'l, str>>,
+    #[serde(default, deserialize_with = "given")]
+    cost: Option<u64>,
+    #[serde(default, deserialize_with = "given")]
+    max_wait_us: Option<u64>,
+    #[serde(default, borrow, deserialize_with = "given")]
+    key: Option<Cow<'l, str>>,
+    #[serde(default, borrow, deserialize_with = "given")]
+    limit: Option<Cow<'l, str>>,
+}
+
+/// Reads a field that is present, and not `null`.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(json: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(json).map(Some)
+}
+
+impl EventSession {
+    /// Writes the answer to the event of one line into `out`.
+    fn answer(&mut self, text: &str, line: usize, out: &mut Vec<u8>) -> Result<(), String> {
+        let event = InputEvent::read(text)?;
+        let limit = match (event.op, &event.limit) {
+            ("set", Some(words)) => {
+                let subject = subject::in_words(words, None, self.origin).map_err(sentence)?;
+                Some(subject)
+            }
+            ("set", None) => return Err("`set` needs a `limit`, for example \"100/1m\"".into()),
+            (op, Some(_)) => return Err(format!("`limit` belongs to `set`, not to `{op}`")),
+            (_, None) => None,
+        };
+        let key = self.key(&event.key)?;
+        let (at, cost) = (event.at, event.cost);
+        let name = self.bench.algorithm().name();
+        let decision = match (event.op, limit) {
+            (_, Some(subject)) => {
+                self.bench.set(subject.algorithm, at);
+                self.bench.look(key, at, Permits::ZERO)
+            }
+            ("peek", _) => self.bench.look(key, at, cost),
+            ("reserve", _) => self
+                .bench
+                .reserve(key, at, cost, event.max_wait)
+                .ok_or_else(|| format!("a {name} cannot promise a later time; use `check`"))?,
+            ("refund", _) => self
+                .bench
+                .refund(key, at, cost)
+                .ok_or_else(|| format!("a {name} cannot refund a charge"))?,
+            ("reset", _) => {
+                self.bench.reset(key);
+                self.bench.look(key, at, Permits::ZERO)
+            }
+            _ => self.bench.decide(key, at, cost),
+        };
+        answer::write(&event, &decision, line, out);
+        Ok(())
+    }
+
+    fn key(&mut self, key: &str) -> Result<KeyId, String> {
+        if let Some(&id) = self.keys.get(key) {
+            return Ok(id);
+        }
+        let id = self.keys.len();
+        let bytes = KEY_BYTES + self.bench.algorithm().heap_bytes();
+        if id >= MAX_KEYS_BYTES / bytes {
+            return Err(format!(
+                "the maximum of {} keys is reached, which take 1 GiB",
+                words::count(id as u64)
+            ));
+        }
+        self.keys.insert(key.into(), id);
+        Ok(id)
+    }
+}
+
+impl<'l> InputEvent<'l> {
+    fn read(line: &'l str) -> Result<Self, String> {
+        Self::well_formed(line).map_or_else(|| InputEvent::with_reasons(line), Ok)
+    }
+
+    /// Returns the event, or `None` if the line is invalid in any way.
+    fn well_formed(line: &'l str) -> Option<Self> {
+        let fields: EventFields<'l> = serde_json::from_str(line).ok()?;
+        let op = fields.op.as_deref().unwrap_or("check");
+        let op = OPS.into_iter().find(|known| *known == op)?;
+        let cost = fields.cost.unwrap_or(u64::from(op != "peek"));
+        let wait = fields.max_wait_us.filter(|_| op == "reserve");
+        let key = fields.key.unwrap_or_default();
+        let is_bounded = fields.at_us <= MAX_MICROS
+            && wait.is_none_or(|wait| wait <= MAX_MICROS)
+            && wait == fields.max_wait_us
+            && cost <= Quota::MAX_PERMITS
+            && key.len() <= MAX_KEY;
+        Some(Self {
+            at: Time::ZERO + Nanos::from_micros(fields.at_us),
+            op,
+            cost: Permits::new(cost),
+            max_wait: Nanos::from_micros(wait.unwrap_or(0)),
+            key,
+            limit: fields.limit,
+        })
+        .filter(|_| is_bounded)
+    }
+
+    /// Reads the event, or returns an error that names the mistake in the line.
+    fn with_reasons(line: &str) -> Result<InputEvent<'static>, String> {
+        let value: Value =
+            serde_json::from_str(line).map_err(|why| format!("the line is not JSON: {why}"))?;
+        let Value::Object(fields) = value else {
+            return Err(
+                "not an object; expected for example {\"at_us\": 0, \"op\": \"check\"}".into(),
+            );
+        };
+        if let Some(stray) = fields.keys().find(|name| !FIELDS.contains(&name.as_str())) {
+            let near = words::near(stray, FIELDS.into_iter());
+            let hint = near.map_or(String::new(), |near| format!(": did you mean `{near}`?"));
+            return Err(format!("there is no field `{}`{hint}", short(stray)));
+        }
+        let op = text(&fields, "op")?.unwrap_or("check");
+        let Some(op) = OPS.into_iter().find(|known| *known == op) else {
+            return Err(format!(
+                "there is no op `{}`; write {}",
+                short(op),
+                OPS.join(", ")
+            ));
+        };
+        let usual = u64::from(op != "peek");
+        let at = number(&fields, "at_us", MAX_MICROS)?.ok_or("`at_us` is missing")?;
+        let cost = number(&fields, "cost", Quota::MAX_PERMITS)?.unwrap_or(usual);
+        let wait = number(&fields, "max_wait_us", MAX_MICROS)?;
+        if wait.is_some() && op != "reserve" {
+            return Err(format!("`max_wait_us` belongs to `reserve`, not to `{op}`"));
+        }
+        let key = text(&fields, "key")?.unwrap_or_default();
+        if key.len() > MAX_KEY {
+            return Err(format!("a key must be at most {MAX_KEY} bytes"));
+        }
+        Ok(InputEvent {
+            at: Time::ZERO + Nanos::from_micros(at),
+            op,
+            cost: Permits::new(cost),
+            max_wait: Nanos::from_micros(wait.unwrap_or(0)),
+            key: Cow::Owned(key.to_owned()),
+            limit: text(&fields, "limit")?.map(|limit| Cow::Owned(limit.to_owned())),
+        })
+    }
+}
+
+/// Maximum number of microseconds that are counted exactly, 584 years.
+const MAX_MICROS: u64 = u64::MAX / 1_000;
+
+fn number(fields: &Map<String, Value>, name: &str, most: u64) -> Result<Option<u64>, String> {
+    let Some(value) = fields.get(name) else {
+        return Ok(None);
+    };
+    match value.as_u64().filter(|number| *number <= most) {
+        Some(number) => Ok(Some(number)),
+        None => Err(format!(
+            "`{name}` must be a whole number from 0 to {most}, not {}",
+            short(&value.to_string())
+        )),
+    }
+}
+
+fn text<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, String> {
+    let Some(value) = fields.get(name) else {
+        return Ok(None);
+    };
+    match value.as_str() {
+        Some(text) => Ok(Some(text)),
+        None => Err(format!(
+            "`{name}` must be a string, not {}",
+            short(&value.to_string())
+        )),
+    }
+}
+
+/// Shortens a text for quoting in a message.
+fn short(text: &str) -> String {
+    const MAX_QUOTED: usize = 60;
+    match text.char_indices().nth(MAX_QUOTED) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn sentence(failure: Failure) -> String {
+    match failure {
+        Failure::Sentence {
+            message,
+            hint: Some(hint),
+        } => format!("{message}: {hint}"),
+        Failure::Sentence { message, .. } | Failure::Findings(message) => message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_or_refused_with_the_reason() {
+        let read = |line| InputEvent::read(line).map(|event| (event.op, event.cost.get()));
+        let rows = [
+            (r#"{"at_us":0}"#, Ok(("check", 1))),
+            (r#"{"at_us":0,"op":"peek"}"#, Ok(("peek", 0))),
+            (r#"{"at_us":0,"op":"refund","cost":3}"#, Ok(("refund", 3))),
+            ("{}", Err("`at_us` is missing")),
+            (
+                "[]",
+                Err("not an object; expected for example {\"at_us\": 0, \"op\": \"check\"}"),
+            ),
+            (r#"{"at":0}"#, Err("there is no field `at`")),
+            (
+                r#"{"at_us":0,"keys":"a"}"#,
+                Err("there is no field `keys`: did you mean `key`?"),
+            ),
+            (
+                r#"{"at_us":-1}"#,
+                Err("`at_us` must be a whole number from 0 to 18446744073709551, not -1"),
+            ),
+            (r#"{"at_us":0,"op":1}"#, Err("`op` must be a string, not 1")),
+            (
+                r#"{"at_us":0,"max_wait_us":1}"#,
+                Err("`max_wait_us` belongs to `reserve`, not to `check`"),
+            ),
+        ];
+        for (line, expected) in rows {
+            assert_eq!(read(line), expected.map_err(str::to_owned), "{line}");
+        }
+        assert!(read("{").is_err_and(|why| why.starts_with("the line is not JSON: ")));
+    }
+
+    #[test]
+    fn both_ways_to_read_a_line_agree() {
+        for line in [
+            r#"{"at_us":0}"#,
+            r#"{"at_us":7,"op":"reserve","cost":3,"max_wait_us":9,"key":"a\u0041"}"#,
+            r#"{"at_us":7,"op":"set","limit":"5/1s","key":""}"#,
+            r#"{"at_us":18446744073709551,"op":"peek","cost":9007199254740991}"#,
+        ] {
+            let quick = InputEvent::well_formed(line);
+            assert_eq!(
+                quick.as_ref(),
+                InputEvent::with_reasons(line).as_ref().ok(),
+                "{line}"
+            );
+        }
+        for line in [
+            r#"{"at_us":18446744073709552}"#,
+            r#"{"at_us":0,"cost":9007199254740992}"#,
+            r#"{"at_us":0,"cost":null}"#,
+            r#"{"at_us":0,"op":"check","max_wait_us":1}"#,
+            r#"{"at_us":0,"sum":1}"#,
+        ] {
+            assert_eq!(InputEvent::well_formed(line), None, "{line}");
+            assert!(InputEvent::with_reasons(line).is_err(), "{line}");
+        }
+        let long = format!(r#"{{"at_us":0,"key":"{}"}}"#, "k".repeat(MAX_KEY + 1));
+        assert_eq!(InputEvent::well_formed(&long), None);
+    }
+
+    #[test]
+    fn lines_are_bounded() {
+        let long = "x".repeat(3 * MAX_LINE);
+        let fits = "y".repeat(MAX_LINE);
+        let input = format!("a\n{long}\n{fits}\nb");
+        let mut lines = InputLines::new(input.as_bytes());
+        let mut found = Vec::new();
+        while let Some(line) = lines.next().expect("memory can be read") {
+            found.push(line.map(|text| text.trim_end().len()).map_err(drop));
+        }
+        assert_eq!(found, [Ok(1), Err(()), Ok(MAX_LINE), Ok(1)]);
+    }
+}
