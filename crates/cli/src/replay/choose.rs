@@ -21,7 +21,7 @@ use super::table::TextTable;
 use super::text::share;
 use crate::output::{GOOD, paint};
 use crate::source::PolicySource;
-use crate::{Failure, Output, words};
+use crate::{Failure, Output, limits, words};
 
 /// Numbers that are tried in one pass over the log.
 const AT_ONCE: u32 = 64;
@@ -51,18 +51,6 @@ pub(crate) struct Choice {
     has_variants: bool,
     /// False if the log could not be read again, so that a smaller number may do.
     is_exact: bool,
-}
-
-/// Returns the rule of that name.
-pub(crate) fn rule<'p>(policy: &'p Policy, limit: &str) -> Result<&'p Rule, Failure> {
-    policy.rule(limit).ok_or_else(|| {
-        let names = policy.rules.iter().map(|rule| &*rule.limit.name);
-        let failure = Failure::new(format!("the policy has no limit `{limit}`"));
-        match words::near(limit, names) {
-            Some(near) => failure.hint(format!("did you mean `{near}`?")),
-            None => failure,
-        }
-    })
 }
 
 /// Returns the policy with one rule changed and enforced, and all other limits off.
@@ -123,7 +111,7 @@ pub(crate) fn choose(
     session: &LogSession,
     output: &mut Output,
 ) -> Result<Choice, Failure> {
-    let rule = rule(policy, limit)?;
+    let rule = limits::named(policy, limit)?;
     let mut choice = Choice {
         limit: limit.into(),
         text: rule.text.clone(),

@@ -6,11 +6,11 @@ use ratekeeper_policy::Policy;
 use ratekeeper_replay::{ORIGIN, Record, Replay};
 use serde::Serialize;
 
-use super::choose::{alone, rule};
+use super::choose::alone;
 use super::session::LogSession;
 use super::table::TextTable;
 use super::text::share;
-use crate::{Failure, Output, words};
+use crate::{Failure, Output, limits, words};
 
 /// The exact sliding log, with which the others are compared.
 const EXACT: &str = "sliding window log";
@@ -42,7 +42,7 @@ pub(crate) fn compare(
     session: &LogSession,
     output: &mut Output,
 ) -> Result<Comparison, Failure> {
-    let rule = rule(policy, limit)?;
+    let rule = limits::named(policy, limit)?;
     let quota = rule
         .window
         .and_then(|window| Quota::new(rule.quota, window).ok());

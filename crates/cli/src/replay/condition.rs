@@ -6,8 +6,7 @@ use std::str::FromStr;
 use ratekeeper_policy::Policy;
 use ratekeeper_replay::report::ReplayReport;
 
-use super::choose::rule;
-use crate::Failure;
+use crate::{Failure, limits};
 
 /// A condition under which `replay` exits with 1.
 #[derive(Clone, PartialEq, Debug)]
@@ -72,7 +71,7 @@ impl Condition {
     pub(crate) fn check(&self, policy: &Policy) -> Result<(), Failure> {
         self.limit
             .as_ref()
-            .map_or(Ok(()), |limit| rule(policy, limit).map(|_| ()))
+            .map_or(Ok(()), |limit| limits::named(policy, limit).map(|_| ()))
     }
 
     /// Returns true if the report has more than the condition names.
