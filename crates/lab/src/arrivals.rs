@@ -9,7 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ratekeeper_core::{Nanos, Permits, Quota};
+use ratekeeper_core::{Nanos, Quota};
 use ratekeeper_resilience::SplitMix;
 
 use crate::random::open_unit;
@@ -71,21 +71,6 @@ impl Rate {
         let exact = u128::from(span.as_nanos()) * u128::from(self.checks);
         let checks = exact.div_ceil(u128::from(self.per.as_nanos())); // up: the first comes at once
         u64::try_from(checks).unwrap_or(u64::MAX)
-    }
-
-    /// Checks per second, for display.
-    pub fn per_second(self) -> f64 {
-        Permits::new(self.checks).as_f64() / self.per.as_secs_f64()
-    }
-
-    /// Number of checks per span.
-    pub const fn checks(self) -> u64 {
-        self.checks
-    }
-
-    /// The span.
-    pub const fn per(self) -> Nanos {
-        self.per
     }
 }
 
