@@ -182,6 +182,7 @@ fn row(name: &str, path: &Path, rounds: usize, lines: u64) {
         wall = wall.min(begun.elapsed().as_secs_f64());
         cpu = cpu.min((process_nanos() - spent) / 1e9);
         assert_eq!(replay.decided(), lines, "no line is skipped");
+        assert_eq!(replay.evictions(), 0, "no counter is forgotten");
         counters = replay.bytes();
     }
     report::line(&format!(
