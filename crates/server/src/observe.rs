@@ -89,8 +89,12 @@ impl Observers {
         let took = now.since(decided_at);
         let metrics = &self.metrics;
         metrics.record(protocol, path, answer, took, |outcome| {
-            let wait = outcome.decision.verdict.retry_after();
-            let end = decided_at + wait.unwrap_or_default();
+            let Some(terms) = outcome.rule.limit.algorithm.bans() else {
+                return;
+            };
+            // The wait is longer where the limit refuses for longer than the ban.
+            let wait = outcome.decision.verdict.retry_after().unwrap_or_default();
+            let end = decided_at + wait.min(terms.longest);
             self.bans.begin(outcome.rule.limit.id, outcome.key, end);
         });
         self.alerts.note(answer);

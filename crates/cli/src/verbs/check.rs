@@ -125,11 +125,14 @@ fn line(limit: &Value) -> String {
     let text = |field: &str| limit[field].as_str().unwrap_or("?").to_owned();
     let number = |field: &str| limit[field].as_u64().unwrap_or(0);
     let span = |field: &str| words::span(Nanos::from_millis(number(field)));
-    let left = format!(
-        "{} of {} left",
-        words::count(number("remaining")),
-        words::count(number("quota"))
-    );
+    let left = match limit["banned"].as_bool() {
+        Some(true) => paint(BAD, "banned"),
+        _ => format!(
+            "{} of {} left",
+            words::count(number("remaining")),
+            words::count(number("quota"))
+        ),
+    };
     let is_balance = limit["reset_after_ms"].is_null();
     let then = match text("verdict").as_str() {
         "deny" => format!("try again in {}", span("retry_after_ms")),
@@ -179,6 +182,15 @@ mod tests {
             let line = line(&limit);
             assert!(line.contains(expected), "{line}");
         }
+    }
+
+    #[test]
+    fn a_banned_key_is_named_so() {
+        let limit = json!({"name": "api", "mode": "enforce", "verdict": "deny", "banned": true,
+            "quota": 2, "remaining": 0, "retry_after_ms": 3_600_000, "reset_after_ms": 3_600_000});
+        let line = line(&limit);
+        let named = paint(BAD, "banned") + ", try again in 1 h";
+        assert!(line.ends_with(&named), "{line}");
     }
 
     #[test]

@@ -195,6 +195,20 @@ fn bans_are_counted_while_they_stand() {
 }
 
 #[test]
+fn a_ban_ends_while_its_limit_still_refuses() {
+    let fixture = Fixture::new(&POLICY.replace("for = \"2h\"", "for = \"1s\""));
+    let (mut http, mut admin) = (fixture.http(), fixture.admin());
+    let active = |count| format!(r#"ratekeeper_bans_active{{limit="login"}} {count}"#);
+    ask(&mut http, r#""user":"ada""#, 1);
+    ask(&mut http, r#""user":"ada""#, 1);
+    has(&scrape(&fixture), &[&active(1)]);
+    let listed = admin.get("/v1/bans?limit=login").json();
+    assert_eq!(listed["bans"][0]["ends_after_ms"], 1_000, "{listed}");
+    fixture.clock.advance(Nanos::from_secs(2));
+    wait_for(&fixture, &active(0));
+}
+
+#[test]
 fn a_limit_with_hours_shows_whether_it_applies() {
     let fixture = Fixture::new(POLICY);
     let active = |is: u8| format!(r#"ratekeeper_limit_active{{limit="night"}} {is}"#);
