@@ -257,7 +257,11 @@ impl FromStr for Quota {
             None => (text, None),
         };
         let (permits, per) = rate.split_once('/').ok_or(Error::Quota)?;
-        let quota = Self::new(count(permits)?, per.parse::<Nanos>()?)?;
+        let per = per.parse::<Nanos>().map_err(|error| match error {
+            Error::Span => Error::Quota,
+            other => other,
+        })?;
+        let quota = Self::new(count(permits)?, per)?;
         burst.map_or(Ok(quota), |burst| quota.with_burst(count(burst)?))
     }
 }
@@ -310,8 +314,10 @@ mod tests {
             ("18446744073709551616/1m", Error::TooManyPermits),
             ("5/1m burst 9007199254740992", Error::TooManyPermits),
             ("5/0s", Error::NoSpan),
-            ("5/minute", Error::Span),
-            ("5/1m burst", Error::Span),
+            ("5/minute", Error::Quota),
+            ("20/day", Error::Quota),
+            ("5/1m burst", Error::Quota),
+            ("5/999999999d", Error::SpanTooLong),
             ("5/1m burst 0", Error::NoPermits),
             ("5/1m burst -1", Error::Quota),
         ] {
