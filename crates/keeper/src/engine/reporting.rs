@@ -176,8 +176,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let (policy, now) = (self.policy(), self.clock().now());
         let mut corrections = policy.rules.iter().filter_map(|it| it.correction.as_ref());
         let Some(correction) = corrections.find(|it| it.within == id.within()) else {
-            self.reservations().late(&policy, &id.charges);
-            return Ok(Reported::NotOpen); // a reload has changed the time
+            return Ok(Reported::NotOpen); // a reload has changed the time, or the id is made up
         };
         // A record cannot be closed without the store that holds it.
         let limit = Limit {
@@ -213,7 +212,10 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         if closed.remaining != unused {
             return Ok(Reported::Repeated);
         }
-        self.reservations().late(&policy, &id.charges);
+        // Without a record before its end, an id is made up.
+        if decisions.made >= id.made + id.within() {
+            self.reservations().late(&policy, &id.charges);
+        }
         Ok(Reported::NotOpen)
     }
 

@@ -9,7 +9,8 @@ use ratekeeper::core::{LeaseId, Nanos, Origin, Time};
 use ratekeeper::policy::{Facts, Policy, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
 use ratekeeper::{
-    Act, Answer, Asked, DecisionId, Keeper, ManualClock, Report, Reported, Scope, at_once,
+    Act, Answer, Asked, Clock as _, DecisionId, Keeper, ManualClock, Report, Reported, Scope,
+    at_once,
 };
 
 type TestKeeper = Keeper<MemoryStore, ManualClock>;
@@ -574,4 +575,29 @@ fn no_holder_of_an_id_prolongs_the_time_in_which_a_charge_is_paid() {
     }
     assert_eq!(report(&keeper, &answer, &status(404)), Reported::Corrected);
     assert_eq!(left(&keeper, "ann"), [0], "paid after 6 s");
+}
+
+#[test]
+fn an_id_that_is_made_up_is_not_late() {
+    let keeper = keeper(TOKENS);
+    let answer = check(&keeper, &[("user", "ann"), ("max_tokens", "400")]);
+    let limit = keeper.policy().rules[0].limit.id;
+    let late = || {
+        let counts = keeper.reservations().counts(limit, keeper.clock().now());
+        counts.unwrap().late
+    };
+    let id = answer.decision().unwrap();
+    let mut forged = id.to_string().into_bytes();
+    let nonce = forged.len() - 20..forged.len() - 10;
+    forged[nonce].fill(b'_');
+    let forged: DecisionId = String::from_utf8(forged).unwrap().parse().unwrap();
+    let costs = Report::default().cost(9);
+    assert_eq!(
+        at_once(keeper.report(&forged, &costs)),
+        Ok(Reported::NotOpen)
+    );
+    assert_eq!(late(), 0, "its time is not over");
+    keeper.clock().advance(Nanos::from_secs(10));
+    assert_eq!(at_once(keeper.report(id, &costs)), Ok(Reported::NotOpen));
+    assert_eq!(late(), 1);
 }
