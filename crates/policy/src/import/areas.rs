@@ -136,9 +136,8 @@ fn covers(wildcard: &str, host: &str) -> bool {
 pub(super) fn write(areas: &[Area], limits: &[ImportedLimit], writer: &mut Writer) {
     if areas.len() > MAX_AREAS || limits.len() > MAX_AREAS {
         let line = format!(
-            "not imported: {} places with {} limits; at most {MAX_AREAS} of each are translated",
-            areas.len(),
-            limits.len()
+            "not imported: the limits of more than {MAX_AREAS} places, or more limits than that; \
+             a part of them would leave the other places without a limit, so import a file with fewer"
         );
         writer.unsupported(&line);
         return;

@@ -95,13 +95,7 @@ fn advice(message: &str, line: &str, rest: &str) -> Advice {
             "this is nginx, and a policy is TOML: `ratekeeper import --from nginx FILE` translates it",
         );
     }
-    let typographic = |c: char| {
-        matches!(
-            c,
-            '\u{201c}' | '\u{201d}' | '\u{201e}' | '\u{2018}' | '\u{2019}'
-        )
-    };
-    if line.contains(typographic) {
+    if line.contains(['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2019}']) {
         return advise("use straight quotes: \"...\"");
     }
     if message.contains("unclosed array,") || message.contains("missing comma between array") {
@@ -111,6 +105,9 @@ fn advice(message: &str, line: &str, rest: &str) -> Advice {
     }
     if message.contains("unclosed inline table") {
         return advise("close the table with `}`");
+    }
+    if let Some(help) = of_another_format(line) {
+        return advise(&help);
     }
     if let Some(advice) = of_another_language(message, line, rest) {
         return advice;
@@ -127,9 +124,18 @@ fn advice(message: &str, line: &str, rest: &str) -> Advice {
         return Advice { message, help };
     }
     let bare = |c: char| c.is_ascii_alphanumeric() || "/-.:_*".contains(c);
-    if value.chars().all(bare) {
+    let list = value.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let words = list.unwrap_or(value).split(',').map(str::trim);
+    if words.clone().all(|word| word.chars().all(bare)) {
         let message = "a string must be in quotes".to_owned();
-        let help = format!("write {} = {}", shown(name), quoted(value));
+        let values = words.map(quoted).collect::<Vec<_>>().join(", ");
+        let is_list = list.is_some() || value.contains(',');
+        let values = if is_list {
+            format!("[{values}]")
+        } else {
+            values
+        };
+        let help = format!("write {} = {values}", shown(name));
         return Advice { message, help };
     }
     if value.matches('"').count() % 2 == 1 {
@@ -236,12 +242,23 @@ fn no_such_date(value: &str) -> Option<(String, String)> {
     Some((message, format!("{last}{}", &value[date.len()..])))
 }
 
-/// Returns the help for a line without `=`, which may be one of JSON or YAML.
+/// Returns the help for a line that TOML cannot have, if its first or last character shows that.
+fn of_another_format(line: &str) -> Option<String> {
+    let looks_like = match (line.chars().next()?, line.chars().next_back()?) {
+        ('<', _) => "XML",
+        ('{' | '"', _) => "JSON",
+        ('}', _) => "a block in braces",
+        (_, '{') if !line.contains('=') => "a block in braces",
+        _ => return None,
+    };
+    Some(format!(
+        "this looks like {looks_like}, and a policy is TOML: version = 1, and [[limit]] above the \
+         fields of each limit"
+    ))
+}
+
+/// Returns the help for a line without `=`, which may be one of YAML.
 fn without_equals(line: &str) -> String {
-    if line.starts_with(['{', '}', '"']) {
-        return "this is JSON, and a policy is TOML: version = 1, and [[limit]] above each limit"
-            .into();
-    }
     if line.starts_with("- ") {
         return "a list of tables has a heading for each in place of `-`: [[limit]]".into();
     }

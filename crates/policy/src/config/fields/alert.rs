@@ -30,7 +30,7 @@ fields! {
             "URL that receives the messages, https or http; redirects are not followed.";
         required secret: SECRET, "\"env:RATEKEEPER_WEBHOOK_SECRET\"",
             "Source of the secret that signs the messages: env:NAME or file:PATH, relative to the \
-             policy; it holds whsec_ and 24 to 64 bytes in base64.";
+             policy; it contains whsec_ and 24 to 64 bytes in base64.";
         optional ca: TEXT, "\"hooks-ca.pem\"",
             "PEM file of the authorities for the receiver's certificate (default: those that the \
              system trusts).";

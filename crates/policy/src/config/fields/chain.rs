@@ -25,8 +25,8 @@ fields! {
 
     WHILE = "`while`" {
         required signal: pattern(SIGNAL), "\"load\"",
-            "load: that of this machine; upstream.latency, upstream.errors, upstream.ROUTE.latency \
-             or upstream.ROUTE.errors: those of [listen.proxy] in the last 10 s; or the name of a \
+            "load: of this machine; upstream.latency, upstream.errors, upstream.ROUTE.latency \
+             or upstream.ROUTE.errors: of [listen.proxy] in the last 10 s; or the name of a \
              signal that PUT /v1/signals/NAME sets.";
         required below: pattern(BELOW), "\"70%\"",
             "Level of the signal from which the extra ends: a percentage, or a time for a latency.";

@@ -53,7 +53,7 @@ fields! {
              (response.json:/usage/total_tokens). The proxy listener and the tower layer read it; \
              other callers send it with POST /v1/report.";
         optional expire: WITHIN, "\"2m\"",
-            "The same as `report_within`, which may stand beside `cost` in its place.";
+            "The same as `report_within`, the field of the limit; write one of the two.";
     }
 
     pub(super) COUNT = "`count`" {

@@ -68,7 +68,7 @@ fields! {
         optional route: tables(&ROUTE, MAX_ROUTES, "listen.proxy.route"),
             "[{ name = \"images\", match = { path = \"/img/**\" }, upstream = \
              \"http://127.0.0.1:4000\" }]",
-            "Other receivers of some requests: the first whose `match` holds; without `match`, one \
+            "Other receivers of some requests: the first whose `match` fits; without `match`, one \
              for `on_limit` of limits.";
         optional cors: list(MAX_VALUES), "[\"https://app.example.com\"]",
             "Origins of web pages that may read refusals; compared one by one.";
@@ -117,8 +117,8 @@ fields! {
         required to: TEXT, "\"stdout\"",
             "\"stdout\", or the path of a file, which is created anew once it was moved or removed.";
         optional only: word(&["refused", "failed"]), "\"failed\"",
-            "Responses that have a line: those of limits that refuse, or those from status 500 and \
-             those that broke off (default: all).";
+            "Responses that have a line: refused by a limit; or failed, from status 500 or broken \
+             off (default: all).";
         optional sample: percent(100), "\"10%\"", "Part of these lines that is written (default 100%).";
         optional fields: values(&ACCESS_FIELD, 15), "[\"time\", \"client\", \"path\", \"status\"]",
             "Fields of a line (default: all but `query`).";

@@ -14,7 +14,7 @@ fields! {
         optional issuer: TEXT, "\"https://issuer.example\"",
             "Value of `iss` that a token must have (default: any).";
         optional audience: TEXT, "\"api\"",
-            "Value that `aud` of a token must be or hold (default: any).";
+            "Value that `aud` of a token must be or contain (default: any).";
         optional header: TEXT, "\"x-token\"",
             "Header with the token (default authorization, behind Bearer).";
     }

@@ -26,7 +26,7 @@ fields! {
     pub(super) OVERRIDE = "an override" {
         required limit: pattern(NAME), "\"named\"", "Name of the limit.";
         required key: map(&TEXT, MAX_KEY_PARTS), "{ ip = \"192.0.2.7\" }",
-            "Parts of the limit's key and their values; * stands for any characters.";
+            "Parts of the limit's key and their values; * matches any characters.";
         required set: NUMBERS, "\"20/1m\"",
             "Numbers in the form of the limit's own, \"unlimited\" or \"blocked\".";
         optional until: MOMENT, "\"2026-12-31T00:00:00Z\"", "End of the override, with an offset.";

@@ -25,7 +25,7 @@ fields! {
         optional jwt: named(MAX_NAMES), "{ plan = \"pro\" }", "Claims of the verified token.";
         optional domain: texts(MAX_MATCH_VALUES), "\"edge\"", "Domain of a descriptor.";
         optional descriptor: named(MAX_NAMES), "{ user = \"*\" }",
-            "Entries of a descriptor: exactly these, and those of the key.";
+            "Entries of a descriptor: exactly these, and the entries of the key.";
     }
 
     pub(super) EXEMPT = "an exemption" {
