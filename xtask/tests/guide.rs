@@ -8,6 +8,7 @@
 //!
 //! Numbers that are computed or measured are compared by tests of their crates.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -99,7 +100,7 @@ bans.md
   10,000 of all limits at most
     server/src/observe/standing_bans.rs: MAX_BANS: usize = 10_000;
   the banned keys, up to 1,000
-    server/src/admin/keys.rs: MAX_TOP: usize = 1000;
+    server/src/admin/query.rs: MAX_TOP: usize = 1000;
   with `SCAN`, 128 at a time
     store/src/redis/bans.rs: KEYS_PER_SCAN: usize = 128;
   looks at 8,192 keys
@@ -222,23 +223,23 @@ is-it-effective.md
 gateway.md
   up to 32 addresses
     gateway/src/gateway.rs: MAX_ADDRESSES: usize = 32;
-  while all connections are in use | 1 s |
+  a connection to the upstream, new or free | 1 s |
     server/src/doors/proxy/upstreams.rs: CONNECT: Nanos = Nanos::SECOND;
-  of the request that was sent | 60 s |
+  part of a request to the response's head | 60 s |
     server/src/doors/proxy/upstreams.rs: RESPONSE: Nanos = Nanos::from_secs(60);
   of the body of a response | 60 s |
     server/src/doors/proxy/upstreams.rs: BODY: Nanos = Nanos::from_secs(60);
   that has switched | 10 min |
     server/src/doors/proxy/upstreams.rs: UPGRADE: Nanos = Nanos::from_secs(600);
-  of requests and of responses | 64 KiB |
+  (matching.md#values-of-the-body) | 64 KiB |
     keeper/src/tower/inspected.rs: MAX_INSPECTED_BODY: usize = 64 << 10;
   to each process, 600 in a minute
     server/src/doors/proxy/preflight.rs: PER_ADDRESS: Quota = Quota::per_minute(600);
-  twice as many bytes | 16 KiB |
+  size of the head of a request, from 8 KiB | 16 KiB |
     server/src/serve/connection_state.rs: MAX_HEAD_BYTES: usize = 16 << 10;
   of its fields over HTTP/1.1 | 100 |
     server/src/serve/connection_state.rs: MAX_HEADERS: usize = 100;
-  count together | 100 MiB,
+  or of a gRPC stream's messages | 100 MiB |
     server/src/doors/proxy/upstreams.rs: MAX_BODY: usize = 100 << 20;
   do not fit in 1 MiB of waiting ones
     server/src/serve/log_writer.rs: MAX_WAITING: usize = 1 << 20;
@@ -268,7 +269,7 @@ advanced.md
 matching.md
   A body of more than 64 KiB
     keeper/src/tower/inspected.rs: MAX_INSPECTED_BODY: usize = 64 << 10;
-  All bodies together hold at most 64 MiB
+  All bodies together take at most 64 MiB
     server/src/serve/body_budget.rs: MAX_HELD_BYTES: usize = 64 << 20;
 matching.md
   A file may have 128 MiB
@@ -385,13 +386,7 @@ fn the_numbers_of_the_guides_are_those_of_the_source() {
 }
 
 /// Pages that list what a program reads: reference pages, whose tables are as wide as their names.
-const REFERENCES: [&str; 5] = [
-    "reference.md",
-    "metrics.md",
-    "events.md",
-    "http-api.md",
-    "gateway.md",
-];
+const REFERENCES: [&str; 3] = ["reference.md", "metrics.md", "events.md"];
 const MAX_TABLE: usize = 100;
 
 /// Returns the columns of a row that a reader sees: without the addresses of links, and marks.
@@ -424,4 +419,63 @@ fn tables_of_the_guide_fit_a_screen() {
         }
     }
     assert!(rows > 100, "{rows}");
+}
+
+/// Returns the calls that a text names, as `GET /v1/keys`: a method and a path behind it.
+fn named_calls(text: &str) -> BTreeSet<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let each = words.windows(2).filter_map(|pair| {
+        let method = pair[0].trim_start_matches(['`', '(']);
+        let path = pair[1].split(['?', '`']).next()?.trim_end_matches(':');
+        let is_call = ["GET", "POST", "PUT", "DELETE"].contains(&method) && path.starts_with('/');
+        is_call.then(|| format!("{method} {path}"))
+    });
+    each.collect()
+}
+
+/// Returns true if a call is one of the document, whose path may end with a name in braces.
+fn is_documented(call: &str, documented: &BTreeSet<String>) -> bool {
+    let begins = |one: &String| one.split_once('{').is_some_and(|it| call.starts_with(it.0));
+    documented.contains(call) || documented.iter().any(begins)
+}
+
+#[test]
+fn the_page_of_the_http_api_has_the_calls_of_the_document() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let document = fs::read_to_string(root.join("docs/openapi.yaml")).unwrap();
+    let page = fs::read_to_string(root.join("docs/guide/http-api.md")).unwrap();
+    let (mut documented, mut path) = (BTreeSet::new(), "");
+    for line in document.lines() {
+        let name = line.split(':').next().unwrap_or_default();
+        let Some(name) = name.strip_prefix("  ") else {
+            continue;
+        };
+        if name.starts_with('/') {
+            path = name;
+        } else if let method @ ("get" | "post" | "put" | "delete") = name.trim_start() {
+            documented.insert(format!("{} {path}", method.to_uppercase()));
+        }
+    }
+    let named = named_calls(&page);
+    let mut unknown = named
+        .iter()
+        .filter(|call| !is_documented(call, &documented));
+    assert_eq!(unknown.next(), None, "the document has no such call");
+    // A page and its files have no calls of their own.
+    let is_page = |call: &str| {
+        ["GET /", "GET /favicon.ico"].contains(&call) || call.starts_with("GET /dashboard/")
+    };
+    let is_named = |call: &str| {
+        let start = call.split('{').next().unwrap_or_default();
+        named
+            .iter()
+            .any(|one| one == call || (start != call && one.starts_with(start)))
+    };
+    let mut calls = documented.iter().filter(|call| !is_page(call));
+    assert_eq!(
+        calls.find(|call| !is_named(call)),
+        None,
+        "the page has no such call"
+    );
+    assert!(named.len() > 30, "{}", named.len());
 }
