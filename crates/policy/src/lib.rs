@@ -51,6 +51,7 @@ pub use model::rules::unit::Unit;
 pub use model::settings::access_log::{AccessLogSettings, LoggedResponses};
 pub use model::settings::adaptive_bounds::AdaptiveBounds;
 pub use model::settings::health_check::HealthCheck;
+pub use model::settings::port_use::PortUse;
 pub use model::settings::route::Route;
 pub use model::settings::secret::Secret;
 pub use model::settings::telemetry::{MetricSettings, OtlpSettings};

@@ -10,10 +10,10 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ratekeeper_policy::Settings;
 #[cfg(feature = "proxy")]
 use ratekeeper_policy::UpstreamUrl;
 use ratekeeper_policy::config::Listeners;
+use ratekeeper_policy::{PortUse, Settings};
 use socket2::Socket;
 
 use crate::config::{
@@ -132,14 +132,18 @@ impl Doors<DoorAddress> {
     }
 
     /// Opens the doors, by the sockets that were passed if there are any.
-    pub(crate) fn bind(self, passed: &[Arc<OwnedFd>]) -> Result<Doors<DoorListener>, StartError> {
+    pub(crate) fn bind(
+        self,
+        passed: &[Arc<OwnedFd>],
+        port: PortUse,
+    ) -> Result<Doors<DoorListener>, StartError> {
         let mut passed = passed
             .iter()
             .map(|socket| Ok(Socket::from(socket.try_clone()?)))
             .collect::<io::Result<Vec<_>>>()
             .map_err(|error| StartError::Thread(error.to_string()))?;
         let mut taken = |door, at: Option<DoorAddress>| {
-            at.map(|at| DoorListener::open(door, at, &mut passed))
+            at.map(|at| DoorListener::open(door, at, port, &mut passed))
                 .transpose()
         };
         let doors = Doors {
@@ -199,12 +203,13 @@ impl DoorListener {
     fn open(
         door: Door,
         address: DoorAddress,
+        port: PortUse,
         passed: &mut Vec<Socket>,
     ) -> Result<Self, StartError> {
         let is_here = |socket: &Socket| DoorAddress::of(socket).as_ref() == Some(&address);
         let (bound, opened_by) = match passed.iter().position(is_here) {
             Some(index) => (Ok(passed.swap_remove(index)), OpenedBy::Parent),
-            None => (address.bind(), OpenedBy::Us),
+            None => (address.bind(port), OpenedBy::Us),
         };
         let open = bound.and_then(|socket| {
             socket.set_nonblocking(true)?;

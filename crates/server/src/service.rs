@@ -125,7 +125,7 @@ impl Service {
         let certificates = grpc::certificates(config, &loaded.policy)?;
         let (store, store_secrets) = store::open(redis.as_ref(), memory, clock.origin())?;
         let (alerts, exports) = Exports::new(config, settings, home)?;
-        let doors = doors.bind(&config.sockets)?;
+        let doors = doors.bind(&config.sockets, settings.listen.port_use)?;
         let proxy = proxy_settings(&config.upstream, settings);
         let proxy = proxy.filter(|_| doors.proxy.is_some());
         let upstreams = proxy.as_ref().map_or(0, |proxy| proxy.addresses().count());

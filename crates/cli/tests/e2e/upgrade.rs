@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::harness::clock;
+use crate::harness::ports::free_address;
 use crate::harness::process::Process;
 use crate::harness::service::write_policy;
 use crate::harness::visitor::Visitor;
@@ -59,8 +60,13 @@ fn start(dir: &Path, policy: &Path, socket: &TcpListener) -> Process {
         .args(["--listen", "admin=127.0.0.1:0", "--json"])
         .args(["--listen", &format!("proxy={address}")])
         .current_dir(dir);
-    let (out, log) = (dir.join("ratekeeper.out"), dir.join("ratekeeper.log"));
-    let process = Process::start_with("ratekeeper", &mut command, Stdio::from(socket), out, log);
+    begin(&mut command, Stdio::from(socket), &dir.join("ratekeeper"))
+}
+
+/// Starts the service, with files that begin with `output`, and waits until it listens.
+fn begin(command: &mut Command, input: Stdio, output: &Path) -> Process {
+    let (out, log) = (output.with_extension("out"), output.with_extension("log"));
+    let process = Process::start_with("ratekeeper", command, input, out, log);
     let listening = clock::poll("a listener", STARTED_WITHIN, || {
         process.output().contains("\"proxy\"").then_some(())
     });
@@ -154,4 +160,49 @@ fn a_passed_socket_that_no_listener_has_is_an_error() {
         message.contains("no listener has this address"),
         "{message}"
     );
+}
+
+/// The kernel gives each connection to one of the two; each counts in its own memory.
+#[test]
+fn two_processes_share_a_port_and_the_first_one_leaves_without_a_lost_request() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let policy = format!(
+        "[listen]\nreuse_port = true\ndrain = \"200ms\"\n\
+         [listen.proxy]\nupstream = \"http://{}\"\n\
+         [[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"50/100d\"\n",
+        application(),
+    );
+    let policy = write_policy(dir.path(), &policy);
+    let address = free_address();
+    let start = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
+        command.arg("run").arg(&policy).arg("--json");
+        command.args(["--listen", "admin=127.0.0.1:0"]);
+        command.args(["--listen", &format!("proxy={address}")]);
+        begin(&mut command, Stdio::null(), &dir.path().join(name))
+    };
+    let mut first = start("first");
+    let done = AtomicBool::new(false);
+    let seen: Vec<_> = thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| scope.spawn(|| visit(address, &done)))
+            .collect();
+        clock::wait(Duration::from_millis(500));
+        let second = start("second");
+        clock::wait(Duration::from_millis(500));
+        first.signal("TERM");
+        let ended = first.end();
+        clock::wait(Duration::from_millis(500));
+        done.store(true, Ordering::Relaxed);
+        let seen = clients
+            .into_iter()
+            .map(|client| client.join().expect("no request is lost"))
+            .collect();
+        drop((second, ended.expect("it stops")));
+        seen
+    });
+    let admitted: u32 = seen.iter().map(|(admitted, _)| admitted).sum();
+    assert_eq!(admitted, 100, "the limit of each");
+    let longest = seen.iter().map(|(_, longest)| longest).max();
+    assert!(longest < Some(&(2 * LONGEST_WAIT)), "{longest:?}");
 }

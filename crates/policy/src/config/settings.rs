@@ -25,8 +25,8 @@ use super::document::headers::header_name;
 use super::document::read::{At, Table};
 use super::limit::alert;
 use crate::{
-    AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, RevealKeys, Settings,
-    SocketTrust, ValueError, network,
+    AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, PortUse, RevealKeys,
+    Settings, SocketTrust, ValueError, network,
 };
 
 /// `headers`
@@ -159,6 +159,10 @@ fn read_listen(listen: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -
         admin_writes: match listen.text("admin_writes").map(|word| word.value) {
             Some("open") => AdminWrites::Open,
             _ => AdminWrites::Token,
+        },
+        port_use: match listen.flag("reuse_port") {
+            Some(true) => PortUse::Shared,
+            _ => PortUse::Alone,
         },
         max_held: listen.number("max_held").map(|most| most.value),
         max_connections: listen.number("max_connections").map(|most| most.value),

@@ -4,6 +4,7 @@ pub(crate) mod access_log;
 pub(crate) mod adaptive_bounds;
 pub(crate) mod envoy_settings;
 pub(crate) mod health_check;
+pub(crate) mod port_use;
 pub(crate) mod route;
 pub(crate) mod secret;
 pub(crate) mod telemetry;
@@ -18,8 +19,8 @@ use ratekeeper_core::{Gcra, Nanos};
 
 use self::envoy_settings::EnvoySettings;
 use crate::{
-    AccessLogSettings, AdaptiveBounds, HealthCheck, MetricSettings, OtlpSettings, Route, Secret,
-    UpstreamTls, UpstreamUrl,
+    AccessLogSettings, AdaptiveBounds, HealthCheck, MetricSettings, OtlpSettings, PortUse, Route,
+    Secret, UpstreamTls, UpstreamUrl,
 };
 
 /// `headers = "ietf" | "legacy" | "both" | "off"`.
@@ -243,6 +244,8 @@ pub struct Listen {
     pub admin_hosts: Vec<String>,
     /// `admin_writes`: calls that may change state.
     pub admin_writes: AdminWrites,
+    /// `reuse_port`: whether another process may listen at the same ports.
+    pub port_use: PortUse,
     /// `max_held`: maximum number of answers held back at a time by the http listener.
     pub max_held: Option<u32>,
     /// `max_connections`: at the listeners http, proxy and grpc together; `None` for the default.

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
-use socket2::Socket;
+use ratekeeper_policy::PortUse;
+use socket2::{Domain, Socket, Type};
 
 /// Start of the address of a Unix socket: `unix:/run/ratekeeper.sock`.
 pub(crate) const UNIX: &str = "unix:";
@@ -53,9 +54,9 @@ impl DoorAddress {
     }
 
     /// Opens it; port 0 takes a free one. The file of a socket that nothing listens at is replaced.
-    pub(crate) fn bind(&self) -> io::Result<Socket> {
+    pub(crate) fn bind(&self, port: PortUse) -> io::Result<Socket> {
         let path = match self {
-            Self::Tcp(address) => return Ok(TcpListener::bind(address)?.into()),
+            Self::Tcp(address) => return bind_port(*address, port),
             Self::Unix(path) => path,
         };
         // A connection to any other file is refused too, and that file is not ours to remove.
@@ -74,6 +75,18 @@ impl DoorAddress {
         };
         Ok(bound?.into())
     }
+}
+
+/// Maximum number of connections that wait to be accepted, as of the standard library.
+const BACKLOG: i32 = 128;
+
+fn bind_port(address: SocketAddr, port: PortUse) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?; // as the standard library does
+    socket.set_reuse_port(port == PortUse::Shared)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
 }
 
 /// The address of callers at a Unix socket: `0.0.0.0`, which no caller over TCP has.

@@ -44,11 +44,14 @@ fields! {
         optional proxy: table(&PROXY), "{ upstream = \"http://127.0.0.1:3000\" }",
             "Listener that limits requests and forwards them to an upstream.";
         optional admin_writes: word(ADMIN_WRITES), "\"open\"",
-            "Calls that may reset, refund and reload: \"token\", those with the admin token; \
-             \"open\", also those that come directly from this machine.";
+            "Calls that may reset, refund and reload: \"token\", with the admin token; \"open\", \
+             also directly from this machine.";
         optional admin_hosts: list(MAX_VALUES), "[\"metrics.internal\"]",
-            "Names that an admin call without a token may have in `Host`, besides those of \
-             loopback; compared one by one.";
+            "Names that an admin call without a token may have in `Host`, besides loopback \
+             names; compared one by one.";
+        optional reuse_port: FLAG, "true",
+            "Another process with the same setting may listen at the same ports, for the time of \
+             an upgrade (default false).";
         optional max_held: whole(1, MAX_HELD), "1000",
             "Maximum number of answers that the HTTP listener holds back at a time, until the \
              moment that a `queue` grants; further requests are refused.";
