@@ -211,7 +211,10 @@ impl Address {
                 opening = None; // the upstream speaks HTTP/1.1
             }
         }
-        let opened = timeout(patience, self.connect(wanted)).await.map_err(late);
+        // Apart: all futures of a request are moved as they begin, and would be larger by a handshake
+        // that hardly any of them makes.
+        let connecting = Box::pin(self.connect(wanted));
+        let opened = timeout(patience, connecting).await.map_err(late);
         drop(opening);
         match opened.and_then(|opened| opened) {
             Ok(sender) => Ok((
