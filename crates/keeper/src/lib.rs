@@ -95,6 +95,8 @@
 //! feature `policy`, the module `engine` decides about requests by a text of many limits.
 
 mod at_once;
+#[macro_use]
+mod by_fields;
 pub mod clock;
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 mod counter;

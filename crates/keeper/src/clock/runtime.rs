@@ -92,10 +92,4 @@ where
     }
 }
 
-impl<F, C: fmt::Debug> fmt::Debug for RuntimeClock<F, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuntimeClock")
-            .field("clock", &self.clock)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([F, C: fmt::Debug] RuntimeClock<F, C> { clock });

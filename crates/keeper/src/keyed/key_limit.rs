@@ -169,21 +169,8 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     }
 }
 
-impl<K: Clone, A, C> Clone for KeyLimit<'_, K, A, C> {
-    fn clone(&self) -> Self {
-        Self {
-            limiter: self.limiter,
-            key: self.key.clone(),
-        }
-    }
-}
+clone_fields!([K: Clone, A, C] KeyLimit<'_, K, A, C> { limiter, key });
 
 impl<K: Copy, A, C> Copy for KeyLimit<'_, K, A, C> {}
 
-impl<K: fmt::Debug, A, C> fmt::Debug for KeyLimit<'_, K, A, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyLimit")
-            .field("key", &self.key)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([K: fmt::Debug, A, C] KeyLimit<'_, K, A, C> { key });

@@ -5,7 +5,6 @@
 //!                                                  theirs stands on it
 //! ```
 
-use std::fmt;
 use std::time::Duration;
 
 use ratekeeper_core::{
@@ -190,12 +189,5 @@ impl KeyedReservation {
     }
 }
 
-/// Omits the key, which may be personal data.
-impl fmt::Debug for KeyedReservation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyedReservation")
-            .field("reserved", &self.reserved)
-            .field("cost", &self.cost)
-            .finish_non_exhaustive()
-    }
-}
+// Not the key, which may be personal data.
+debug_fields!([] KeyedReservation { reserved, cost });

@@ -10,7 +10,6 @@
 //! Each guard has a lease with a name of its own. A lease that has ended is not given back: its
 //! permits have come back by themselves, and may be lent to others.
 
-use std::fmt;
 use std::sync::Arc;
 
 use ratekeeper_core::{Concurrency, ConcurrencyState, Decision, LeaseId, Permits, Time, Verdict};
@@ -182,10 +181,4 @@ impl<C: Clock> Lender for Limiter<Concurrency, C> {
     }
 }
 
-impl fmt::Debug for OwnedPermits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnedPermits")
-            .field("lease", &self.lease)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([] OwnedPermits { lease });

@@ -7,7 +7,6 @@
 //! ```
 
 use std::convert::Infallible;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -200,12 +199,4 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     }
 }
 
-impl<A: LimiterAlgorithm> fmt::Debug for Reservation<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reservation")
-            .field("decision", &self.decision)
-            .field("made", &self.made)
-            .field("cost", &self.cost)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([A: LimiterAlgorithm] Reservation<A> { decision, made, cost });

@@ -1,6 +1,5 @@
 //! Charge: a limit, a key and a cost, on the way to the store.
 
-use std::fmt;
 use std::sync::Arc;
 
 use ratekeeper_core::{Charge, Decision, Key, KeyBuilder, KeySink, Limit, Permits, Quota};
@@ -79,14 +78,8 @@ impl<'a, S, C> LimitCharge<'a, S, C> {
     }
 }
 
-impl<S, C> fmt::Debug for LimitCharge<'_, S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LimitCharge")
-            .field("limit", &self.limit)
-            .field("cost", &self.cost)
-            .finish_non_exhaustive() // keys may be personal data
-    }
-}
+// Not the key, which may be personal data.
+debug_fields!([S, C] LimitCharge<'_, S, C> { limit, cost });
 
 /// The bytes of a key; most need no place on the heap.
 #[derive(Clone, Default, PartialEq, Eq)]

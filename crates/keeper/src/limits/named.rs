@@ -256,15 +256,7 @@ impl<S: Store, C: Clock> NamedLimit<S, C> {
     }
 }
 
-impl<S, C> Clone for NamedLimit<S, C> {
-    fn clone(&self) -> Self {
-        Self {
-            limits: self.limits.clone(),
-            name: Arc::clone(&self.name),
-            limit: Arc::clone(&self.limit),
-        }
-    }
-}
+clone_fields!([S, C] NamedLimit<S, C> { limits, name, limit });
 
 impl<S, C> fmt::Debug for NamedLimit<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

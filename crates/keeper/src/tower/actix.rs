@@ -9,7 +9,6 @@
 //! slot, and not in a copy, until the limits have decided.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::future::{Future, Ready, ready};
 use std::mem;
 use std::pin::Pin;
@@ -365,20 +364,8 @@ impl<B: MessageBody> MessageBody for LimitedBody<ActixBody<B>> {
     }
 }
 
-impl<G> fmt::Debug for ForActix<G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ForActix").finish_non_exhaustive()
-    }
-}
+debug_fields!([G] ForActix<G> {});
 
-impl<S, G> fmt::Debug for ActixLimited<S, G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ActixLimited").finish_non_exhaustive()
-    }
-}
+debug_fields!([S, G] ActixLimited<S, G> {});
 
-impl<B> fmt::Debug for ActixBody<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ActixBody").finish_non_exhaustive()
-    }
-}
+debug_fields!([B] ActixBody<B> {});

@@ -1,7 +1,6 @@
 //! Body: the body of a response, which holds the request's loans and may settle its costs; or of
 //! a refusal.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -229,11 +228,7 @@ where
     }
 }
 
-impl<B> fmt::Debug for LimitedBody<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LimitedBody").finish_non_exhaustive()
-    }
-}
+debug_fields!([B] LimitedBody<B> {});
 
 #[cfg(test)]
 mod tests {

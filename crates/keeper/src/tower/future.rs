@@ -5,7 +5,6 @@
 //!                                                                 \-> refused
 //! ```
 
-use std::fmt;
 use std::future::Future;
 use std::mem::take;
 use std::pin::Pin;
@@ -208,11 +207,4 @@ fn answered<R>(
     costs
 }
 
-impl<S, B> fmt::Debug for ResponseFuture<S, B>
-where
-    S: Service<Request<B>>,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}
+debug_fields!([S: Service<Request<B>>, B] ResponseFuture<S, B> {});

@@ -1,7 +1,6 @@
 //! Hold: the permits of a request, given back at the end of its response.
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,11 +28,7 @@ impl RequestHold {
     }
 }
 
-impl fmt::Debug for RequestHold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestHold").finish_non_exhaustive()
-    }
-}
+debug_fields!([] RequestHold {});
 
 /// What happens when the permits of a request come back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

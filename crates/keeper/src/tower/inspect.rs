@@ -6,7 +6,6 @@
 //!                    '--> at most 64 KiB read ---'
 //! ```
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -211,47 +210,12 @@ where
     }
 }
 
-impl<S, C> Clone for InspectLayer<S, C> {
-    fn clone(&self) -> Self {
-        Self {
-            gate: self.gate.clone(),
-            max: self.max,
-        }
-    }
-}
+clone_fields!([S, C] InspectLayer<S, C> { gate, max });
 
-impl<I: Clone, S, C> Clone for Inspect<I, S, C> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            gate: self.gate.clone(),
-            max: self.max,
-        }
-    }
-}
+clone_fields!([I: Clone, S, C] Inspect<I, S, C> { inner, gate, max });
 
-impl<S, C> fmt::Debug for InspectLayer<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InspectLayer")
-            .field("max", &self.max)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([S, C] InspectLayer<S, C> { max });
 
-impl<I, S, C> fmt::Debug for Inspect<I, S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inspect")
-            .field("max", &self.max)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([I, S, C] Inspect<I, S, C> { max });
 
-impl<I, B> fmt::Debug for InspectFuture<I, B>
-where
-    I: Service<Request<InspectedBody<B>>>,
-    B: Body,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InspectFuture").finish_non_exhaustive()
-    }
-}
+debug_fields!([I: Service<Request<InspectedBody<B>>>, B: Body] InspectFuture<I, B> {});

@@ -7,7 +7,6 @@
 //!                           '--> broken off, or not to be read: the estimate stays
 //! ```
 
-use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -103,15 +102,7 @@ pub(super) struct Corrections<S, C> {
     pub(super) max_inspected_response: usize,
 }
 
-impl<S, C> Clone for Corrections<S, C> {
-    fn clone(&self) -> Self {
-        Self {
-            keeper: Arc::clone(&self.keeper),
-            on_store_error: self.on_store_error.clone(),
-            max_inspected_response: self.max_inspected_response,
-        }
-    }
-}
+clone_fields!([S, C] Corrections<S, C> { keeper, on_store_error, max_inspected_response });
 
 impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
     /// Returns the receiver of the result, for a request with charges that it corrects.
@@ -288,16 +279,6 @@ fn one_value<'a>(fields: &'a HeaderMap, name: &str) -> Option<&'a str> {
     value.to_str().ok().map(str::trim)
 }
 
-impl fmt::Debug for Reporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reporter").finish_non_exhaustive()
-    }
-}
+debug_fields!([] Reporter {});
 
-impl fmt::Debug for ResponseCosts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseCosts")
-            .field("charges", &self.charges)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([] ResponseCosts { charges });

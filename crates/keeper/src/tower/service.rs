@@ -48,14 +48,7 @@ impl<S, G> RateLimited<S, G> {
     }
 }
 
-impl<S: Clone, G> Clone for RateLimited<S, G> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            shared: Arc::clone(&self.shared),
-        }
-    }
-}
+clone_fields!([S: Clone, G] RateLimited<S, G> { inner, shared });
 
 impl<S, G, B, R> Service<Request<B>> for RateLimited<S, G>
 where

@@ -6,7 +6,6 @@
 //!          '-> refused, shadow ----> pass, with x-ratekeeper-shadow
 //! ```
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -203,11 +202,4 @@ fn call(callback: Option<&OnDenial>, denial: &Denial) {
     }
 }
 
-impl fmt::Debug for GateSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GateSettings")
-            .field("mode", &self.mode)
-            .field("tally", &self.tally)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([] GateSettings { mode, tally });

@@ -205,14 +205,4 @@ impl<C: Clock> MeasuredCourse for AdaptivePlaces<C> {
     }
 }
 
-impl<C> Clone for AdaptivePlaces<C> {
-    fn clone(&self) -> Self {
-        Self {
-            limit: Arc::clone(&self.limit),
-            line: Arc::clone(&self.line),
-            clock: Arc::clone(&self.clock),
-            judge: Arc::clone(&self.judge),
-            given_up_after: self.given_up_after,
-        }
-    }
-}
+clone_fields!([C] AdaptivePlaces<C> { limit, line, clock, judge, given_up_after });

@@ -223,15 +223,7 @@ impl<P: Places> Waitable for &PlaceTurn<'_, P> {
     }
 }
 
-impl<P> Clone for Counted<P> {
-    fn clone(&self) -> Self {
-        Self {
-            places: Arc::clone(&self.places),
-            described: self.described.clone(),
-            most_waiting: self.most_waiting,
-        }
-    }
-}
+clone_fields!([P] Counted<P> { places, described, most_waiting });
 
 impl<P: Places> fmt::Debug for Counted<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,7 +9,6 @@
 //! A request without a key is never free. Requests that need no limit belong on a route without
 //! this layer.
 
-use std::fmt;
 use std::sync::Arc;
 
 use ratekeeper_core::{AnyAlgorithm, Decision, Gcra, Key, LeaseId, Nanos, Permits, Verdict};
@@ -195,21 +194,6 @@ where
     }
 }
 
-impl<K: Clone, A, C> Clone for Keyed<K, A, C> {
-    fn clone(&self) -> Self {
-        Self {
-            limiter: Arc::clone(&self.limiter),
-            described: self.described.clone(),
-            source: self.source.clone(),
-            ledger: self.ledger.clone(),
-        }
-    }
-}
+clone_fields!([K: Clone, A, C] Keyed<K, A, C> { limiter, described, source, ledger });
 
-impl<K, A, C> fmt::Debug for Keyed<K, A, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keyed")
-            .field("limiter", &self.limiter)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([K, A, C] Keyed<K, A, C> { limiter });

@@ -16,7 +16,6 @@
 //! * A charge promised by a policy's `queue` to a client that goes away stays, because others wait
 //!   behind it.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -375,22 +374,8 @@ impl<S: Store + 'static, C: Timer + 'static> PermitLender for Keeper<S, C> {
     }
 }
 
-impl<S, C> Clone for ByPolicy<S, C> {
-    fn clone(&self) -> Self {
-        Self {
-            keeper: Arc::clone(&self.keeper),
-            peer: self.peer.clone(),
-            attributes: self.attributes.clone(),
-            on_store_error: self.on_store_error.clone(),
-            max_inspected_response: self.max_inspected_response,
-            routes: Arc::clone(&self.routes),
-            ledger: self.ledger.clone(),
-        }
-    }
+clone_fields! {
+    [S, C] ByPolicy<S, C> { keeper, peer, attributes, on_store_error, max_inspected_response, routes, ledger }
 }
 
-impl<S, C> fmt::Debug for ByPolicy<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ByPolicy").finish_non_exhaustive()
-    }
-}
+debug_fields!([S, C] ByPolicy<S, C> {});

@@ -140,19 +140,6 @@ where
     }
 }
 
-impl<A: LimiterAlgorithm, C> Clone for Single<A, C> {
-    fn clone(&self) -> Self {
-        Self {
-            limiter: Arc::clone(&self.limiter),
-            described: self.described.clone(),
-        }
-    }
-}
+clone_fields!([A: LimiterAlgorithm, C] Single<A, C> { limiter, described });
 
-impl<A: LimiterAlgorithm + fmt::Debug, C> fmt::Debug for Single<A, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Single")
-            .field("limiter", &self.limiter)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([A: LimiterAlgorithm + fmt::Debug, C] Single<A, C> { limiter });

@@ -347,15 +347,7 @@ impl<S: Store + 'static, C: Timer + 'static> PermitLender for Members<S, C> {
     }
 }
 
-impl<S, C> Clone for Together<S, C> {
-    fn clone(&self) -> Self {
-        Self {
-            members: Arc::clone(&self.members),
-            described: self.described.clone(),
-            ledger: self.ledger.clone(),
-        }
-    }
-}
+clone_fields!([S, C] Together<S, C> { members, described, ledger });
 
 impl<S, C> fmt::Debug for LimitBy<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
