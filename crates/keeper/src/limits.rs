@@ -19,14 +19,14 @@ mod wait;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use ratekeeper_core::{
     AnyAlgorithm, Charge, Decision, Error, Limit, LimitKeys, LimitScope, Mode, Outage, Permits,
     Quota,
 };
-use ratekeeper_store::{MemoryConfig, MemoryStore, Settled, Store, StoreError};
+use ratekeeper_store::{Lock, MemoryConfig, MemoryStore, Settled, Store, StoreError};
 use smallvec::SmallVec;
 
 pub use crate::at_once::at_once;
@@ -74,7 +74,7 @@ struct LimitsInner<S, C> {
     id: u64,
     store: S,
     clock: C,
-    names: Mutex<HashMap<Arc<str>, NameEntry>>,
+    names: Lock<HashMap<Arc<str>, NameEntry>>,
     next_id: AtomicU32,
 }
 
@@ -110,7 +110,7 @@ impl<S: Store, C: Clock> Limits<S, C> {
             id: unique(),
             store,
             clock,
-            names: Mutex::default(),
+            names: Lock::default(),
             next_id: AtomicU32::new(0),
         }))
     }
@@ -161,7 +161,7 @@ impl<S: Store, C: Clock> Limits<S, C> {
             return Err(NewLimitError::Name(name.into()));
         }
         let algorithm = algorithm.into().patient();
-        let mut names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.0.names.lock();
         if let Some(entry) = names.get_mut(name) {
             if !std::mem::take(&mut entry.free) {
                 return Err(NewLimitError::NameTaken(name.into()));
@@ -340,7 +340,7 @@ impl<S, C> Clone for Limits<S, C> {
 
 impl<S, C> fmt::Debug for Limits<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.0.names.lock();
         let used = names.iter().filter(|(_, entry)| !entry.free);
         let used: Vec<_> = used.map(|(name, _)| name).collect();
         f.debug_struct("Limits")

@@ -11,13 +11,13 @@
 mod install;
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ratekeeper_core::{Charge, Lend, Mode, Permits, Time};
 use ratekeeper_policy::{Charges, Entry, Facts, Policy, WallTime, envoy};
-use ratekeeper_store::{Decisions, MemoryStore, Store, StoreError};
+use ratekeeper_store::{Decisions, Lock, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
 use super::call::is_refunded;
@@ -53,8 +53,8 @@ pub struct Keeper<S, C> {
     clock: C,
     policy: ArcSwap<Policy>,
     envoy: ArcSwapOption<envoy::EnvoyConfig>,
-    ids: Mutex<LimitIds>,
-    zero: Mutex<Zero>,
+    ids: Lock<LimitIds>,
+    zero: Lock<Zero>,
     /// Unix time of the clock's zero, in nanoseconds, for active hours.
     wall_origin: AtomicU64,
     pub(crate) reservations: Reservations,
@@ -75,8 +75,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             clock,
             policy: ArcSwap::from_pointee(policy.clone()),
             envoy: ArcSwapOption::empty(),
-            ids: Mutex::default(),
-            zero: Mutex::new(Zero { origin, moves: 0 }),
+            ids: Lock::default(),
+            zero: Lock::new(Zero { origin, moves: 0 }),
             wall_origin: AtomicU64::new(origin.as_unix_nanos()),
             reservations: Reservations::default(),
         };

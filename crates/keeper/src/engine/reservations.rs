@@ -19,10 +19,10 @@
 //! neither sum.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ratekeeper_core::{LimitId, Nanos, Permits, Time};
 use ratekeeper_policy::{Corrected, Policy, Report};
+use ratekeeper_store::Lock;
 
 use super::decision_id::{MadeCharge, corrected_entries};
 use crate::Answer;
@@ -61,7 +61,7 @@ const SLOTS: usize = 66;
 /// # Ok::<(), ratekeeper::OpenError>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Reservations(Mutex<HashMap<LimitId, SlotRing>>);
+pub struct Reservations(Lock<HashMap<LimitId, SlotRing>>);
 
 /// The reservations of a limit: those that wait, and how others ended.
 ///
@@ -140,7 +140,7 @@ impl Reservations {
     /// Makes room for the limits of `policy` that reports correct, and closes the reservations of
     /// those with another time for a report: their records have other names now.
     pub(crate) fn install(&self, policy: &Policy) {
-        let mut rings = self.lock();
+        let mut rings = self.0.lock();
         let mut old = std::mem::take(&mut *rings);
         for rule in &policy.rules {
             let Some(correction) = rule.correction.as_deref() else {
@@ -161,7 +161,7 @@ impl Reservations {
 
     /// Returns the reservations of a limit; `None` if no report corrects it.
     pub fn counts(&self, limit: LimitId, now: Time) -> Option<ReservationCounts> {
-        let mut rings = self.lock();
+        let mut rings = self.0.lock();
         let ring = rings.get_mut(&limit)?;
         ring.close_over(now);
         let units = ring.slots.iter().map(|slot| slot.units);
@@ -174,7 +174,7 @@ impl Reservations {
 
     /// Returns the reservations that have expired since the last call, one entry for each limit.
     pub fn take_expired(&self, now: Time) -> Vec<ExpiredReservations> {
-        let mut rings = self.lock();
+        let mut rings = self.0.lock();
         let each = rings.iter_mut().filter_map(|(limit, ring)| {
             ring.close_over(now);
             let fresh = std::mem::take(&mut ring.fresh);
@@ -205,7 +205,7 @@ impl Reservations {
             return false;
         };
         let now = answer.decided_at();
-        let mut rings = self.lock();
+        let mut rings = self.0.lock();
         for (at, entry, rule) in corrected_entries(&answer.policy, &answer.charges) {
             let units = entry.cost;
             if let Some(ring) = rings.get_mut(&rule.limit.id).filter(|_| answer.makes(at)) {
@@ -224,7 +224,7 @@ impl Reservations {
         end: Time,
         now: Time,
     ) {
-        let mut rings = self.lock();
+        let mut rings = self.0.lock();
         for charge in made.iter().filter(|charge| charge.is_made) {
             let (name, units) = (charge.rule(), charge.cost);
             let rule = policy.rule(name);
@@ -245,17 +245,13 @@ impl Reservations {
 
     /// Notes a report that corrects nothing, because the time of the charges is over.
     pub(crate) fn late(&self, policy: &Policy, made: &[MadeCharge]) {
-        let mut rings = self.lock();
+        let mut rings = self.0.lock();
         for charge in made.iter().filter(|charge| charge.is_made) {
             let rule = policy.rule(charge.rule());
             if let Some(ring) = rule.and_then(|rule| rings.get_mut(&rule.limit.id)) {
                 ring.ended.late += 1;
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<LimitId, SlotRing>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use ratekeeper_core::{
     AnyAlgorithm, Decision, Error, Limit, LimitId, LimitKeys, Outage, Permits, Quota,
 };
-use ratekeeper_store::{MemoryStore, Store, StoreError};
+use ratekeeper_store::{Lock, MemoryStore, Store, StoreError};
 
 use super::charge::{Charged, KeyText};
 use super::{CheckError, LimitCharge, Limits, LimitsGrant};
@@ -42,14 +42,14 @@ const MAX_QUOTAS: usize = 1_000;
 /// A limit, and the same with the numbers of single keys.
 pub(super) struct NumberedLimit {
     own: ArcSwap<Limit>,
-    by_quota: Mutex<HashMap<Quota, Arc<Limit>>>,
+    by_quota: Lock<HashMap<Quota, Arc<Limit>>>,
 }
 
 impl NumberedLimit {
     pub(super) fn new(limit: Limit) -> Self {
         Self {
             own: ArcSwap::from_pointee(limit),
-            by_quota: Mutex::default(),
+            by_quota: Lock::default(),
         }
     }
 }
@@ -71,7 +71,7 @@ impl<S, C> Limits<S, C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn remove(&self, name: &str) -> bool {
-        let mut names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.0.names.lock();
         let entry = names.get_mut(name).filter(|entry| !entry.free);
         entry.map(|entry| entry.free = true).is_some()
     }
@@ -96,8 +96,7 @@ impl<S, C> NamedLimit<S, C> {
         let wrong =
             |why: String| StoreError::Misconfigured(format!("limit `{}`: {why}", self.name));
         let own = self.current();
-        let by_quota = self.limit.by_quota.lock();
-        let mut by_quota = by_quota.unwrap_or_else(PoisonError::into_inner);
+        let mut by_quota = self.limit.by_quota.lock();
         let known = by_quota.get(&quota);
         if let Some(known) = known.filter(|known| known.outage == own.outage) {
             return Ok(Arc::clone(known));
@@ -243,7 +242,6 @@ impl<S: Store, C: Clock> NamedLimit<S, C> {
         let mut limits = vec![self.current()];
         {
             let by_quota = self.limit.by_quota.lock();
-            let by_quota = by_quota.unwrap_or_else(PoisonError::into_inner);
             limits.extend(by_quota.values().cloned());
         }
         let charged =

@@ -7,8 +7,8 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use ratekeeper_core::{Limit, LimitId, Origin};
 use ratekeeper_policy::{Charges, Numbers, Policy, envoy};
@@ -66,7 +66,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// Replaces the policy: the next request of every key meets the new numbers. Usage belongs to
     /// the name of a limit, and stays. Returns the new version.
     pub fn install(&self, mut policy: Policy) -> u32 {
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = self.ids.lock();
         policy.set_origin(self.zero().origin);
         let before = self.policy.load();
         policy.version = before.version + 1;
@@ -87,7 +87,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     pub fn install_envoy(&self, mut config: envoy::EnvoyConfig) {
         let zero = self.zero();
         config.set_origin(zero.origin);
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = self.ids.lock();
         for limit in config.limits_mut() {
             limit.id = ids.of(&limit.name);
             // Their windows change with the zero only; counters are carried over then.
@@ -102,7 +102,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// store has its own clock.
     pub fn set_origin(&self, origin: Origin) {
         self.set_wall_origin(origin);
-        let mut zero = self.zero.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut zero = self.zero.lock();
         zero.moves += u32::from(zero.origin != origin);
         zero.origin = origin;
     }
@@ -127,7 +127,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     }
 
     fn zero(&self) -> Zero {
-        *self.zero.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.zero.lock()
     }
 
     /// Gives limits with a caller's numbers ids of their own, because a store keeps one set of
@@ -136,7 +136,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         if charges.replaced.is_empty() {
             return;
         }
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = self.ids.lock();
         for entry in &mut charges.entries {
             let limit = entry
                 .replaced

@@ -375,7 +375,9 @@ impl<S: Store + 'static, C: Timer + 'static> PermitLender for Keeper<S, C> {
 }
 
 clone_fields! {
-    [S, C] ByPolicy<S, C> { keeper, peer, attributes, on_store_error, max_inspected_response, routes, ledger }
+    [S, C] ByPolicy<S, C> {
+        keeper, peer, attributes, on_store_error, max_inspected_response, routes, ledger
+    }
 }
 
 debug_fields!([S, C] ByPolicy<S, C> {});
