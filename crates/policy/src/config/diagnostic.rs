@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::codes;
 use super::document::near::nearest;
+use super::reason::Reason;
 use super::settings::secrets::masked;
 
 /// Maximum number of findings kept of one file; the rest are counted.
@@ -86,6 +87,30 @@ impl<'t> Findings<'t> {
         label: impl Into<String>,
     ) -> &mut Diagnostic {
         self.push(code, Severity::Error, at, &message.into(), &label.into())
+    }
+
+    /// Adds an error with its reason, which is the label and the help.
+    pub(in crate::config) fn refuse(
+        &mut self,
+        code: &'static str,
+        at: Range<usize>,
+        message: impl Into<String>,
+        reason: Reason,
+    ) -> &mut Diagnostic {
+        self.error(code, at, message, reason.why).help(reason.help)
+    }
+
+    /// Returns a help for a word that is not known: the nearest one as the value of a field, where
+    /// there is one, and otherwise the help of `other`.
+    pub(crate) fn meant<'k>(
+        &self,
+        word: &str,
+        known: impl IntoIterator<Item = &'k str>,
+        field: &str,
+        other: impl FnOnce() -> String,
+    ) -> String {
+        let near = self.nearest(word, known);
+        near.map_or_else(other, |near| format!("did you mean {field}\"{near}\"?"))
     }
 
     /// Adds a lint at `at`.

@@ -27,6 +27,7 @@ mod fields;
 mod limit;
 mod lints;
 mod quantity;
+mod reason;
 mod reference;
 mod render;
 mod schema;

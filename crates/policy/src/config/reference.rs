@@ -139,8 +139,8 @@ fn inside(shape: &'static Shape, (name, place): (&'static str, &str), found: &mu
     match shape {
         Shape::Table(table) => visit(table, (name, within), found),
         Shape::Tables { of, heading, .. } => visit(of, (name, format!("`[[{heading}]]`")), found),
-        Shape::NamedTables { of, .. } => visit(of, (name, format!("`[{name}.NAME]`")), found),
-        Shape::Values { of, .. } | Shape::Map { of, .. } => inside(of, (name, place), found),
+        Shape::NamedTables(of, _) => visit(of, (name, format!("`[{name}.NAME]`")), found),
+        Shape::Values(of, _) | Shape::Map(of, _) => inside(of, (name, place), found),
         Shape::Either(shapes) => {
             for shape in *shapes {
                 inside(shape, (name, place), found);
@@ -159,10 +159,10 @@ fn entry(field: &FieldSpec) -> [String; 3] {
         (Need::Optional, None) => "optional".to_owned(),
     };
     let bounds = match field.shape {
-        Shape::Whole { least, most } | Shape::Amount { least, most } => {
+        Shape::Whole(least, most) | Shape::Amount(least, most) => {
             format!(" from {least} to {most}")
         }
-        Shape::List { most } | Shape::Texts { most } | Shape::Tables { most, .. } => {
+        Shape::List(most) | Shape::Texts(most) | Shape::Tables { most, .. } => {
             format!(", at most {most}")
         }
         _ => String::new(),

@@ -3,11 +3,9 @@
 //! The schema describes the same shapes as `check.rs`, from the same table. It cannot express all
 //! checks of the parser, such as that a time zone exists, or that two names differ.
 
-use std::iter::once;
-
 use serde_json::{Map, Value, json};
 
-use super::document::shape::{Need, Shape, TableSpec};
+use super::document::shape::{FieldSpec, Need, Shape, TableSpec};
 use super::fields::{MAX_MATCH_VALUES, MAX_NAME, POLICY};
 
 /// A date, or a date and a time.
@@ -25,153 +23,92 @@ const DECIMAL: &str = "^[0-9]+[.][0-9]+$";
 /// ```
 pub fn schema() -> Value {
     let mut root = table(&POLICY);
-    root.insert(
-        "$schema".into(),
-        "https://json-schema.org/draft/2020-12/schema".into(),
-    );
-    root.insert("title".into(), "ratekeeper policy".into());
-    Value::Object(root)
+    root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    root["title"] = json!("ratekeeper policy");
+    root
 }
 
-fn table(table: &TableSpec) -> Map<String, Value> {
-    let property = |field: &crate::config::document::shape::FieldSpec| {
+fn table(table: &TableSpec) -> Value {
+    let property = |field: &FieldSpec| {
         let mut schema = shape(&field.shape);
-        schema.insert("description".into(), field.about.into());
-        (field.name.to_owned(), Value::Object(schema))
+        schema["description"] = json!(field.about);
+        (field.name.to_owned(), schema)
     };
     let properties: Map<_, _> = table.fields.iter().map(property).collect();
-    let required: Vec<_> = table
+    let mut schema = json!({
+        "type": "object", "properties": properties, "additionalProperties": false,
+    });
+    let required = table
         .fields
         .iter()
-        .filter(|field| field.need == Need::Required)
-        .map(|field| field.name)
-        .collect();
-    let mut schema = object([
-        ("type", json!("object")),
-        ("properties", Value::Object(properties)),
-        ("additionalProperties", json!(false)),
-    ]);
+        .filter(|field| field.need == Need::Required);
+    let required: Vec<_> = required.map(|field| field.name).collect();
     if !required.is_empty() {
-        schema.insert("required".into(), json!(required));
+        schema["required"] = json!(required);
     }
+    let one_of = table
+        .one_of
+        .iter()
+        .map(|name| json!({ "required": [name] }));
     if !table.one_of.is_empty() {
-        let each: Vec<_> = table
-            .one_of
-            .iter()
-            .map(|name| json!({ "required": [name] }))
-            .collect();
-        schema.insert("oneOf".into(), json!(each));
+        schema["oneOf"] = one_of.collect();
     }
     schema
 }
 
-fn shape(of: &Shape) -> Map<String, Value> {
+fn shape(of: &Shape) -> Value {
     match of {
-        Shape::Scalar(scalar) => {
-            let pattern = scalar.pattern().map(|pattern| ("pattern", json!(pattern)));
-            once(("type", json!("string")))
-                .chain(pattern)
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect()
+        Shape::Scalar(scalar) => match scalar.pattern() {
+            Some(pattern) => json!({ "type": "string", "pattern": pattern }),
+            None => json!({ "type": "string" }),
+        },
+        Shape::Text(None) => json!({ "type": "string" }),
+        Shape::Text(Some(pattern)) => json!({ "type": "string", "pattern": pattern }),
+        Shape::Whole(least, most) => {
+            json!({ "type": "integer", "minimum": least, "maximum": most })
         }
-        Shape::Text { pattern: None } => object([("type", json!("string"))]),
-        Shape::Text {
-            pattern: Some(pattern),
-        } => object([("type", json!("string")), ("pattern", json!(pattern))]),
-        Shape::Whole { least, most } => object([
-            ("type", json!("integer")),
-            ("minimum", json!(least)),
-            ("maximum", json!(most)),
-        ]),
-        Shape::Amount { least, most } => object([(
-            "anyOf",
-            json!([
-                { "type": "integer", "minimum": least, "maximum": most },
-                { "type": "string", "pattern": DECIMAL },
-            ]),
-        )]),
-        Shape::Factor { most } => object([
-            ("type", json!("number")),
-            ("minimum", json!(1)),
-            ("maximum", json!(most)),
-        ]),
-        Shape::Flag => object([("type", json!("boolean"))]),
-        // Tools that read TOML hand dates on as text.
-        Shape::Moment => object([("type", json!("string")), ("pattern", json!(MOMENT))]),
-        Shape::Word(words) => object([("enum", json!(words))]),
-        Shape::List { most } => list(*most),
-        Shape::Texts { most } => texts(*most),
-        Shape::Numbers { most } => numbers(*most),
-        Shape::Values { of, most } => {
-            let one = Value::Object(shape(of));
-            let list = json!({ "type": "array", "items": one, "minItems": 1, "maxItems": most });
-            object([("anyOf", json!([one, list]))])
-        }
-        Shape::Named { most } => object([
-            ("type", json!("object")),
-            (
-                "additionalProperties",
-                Value::Object(texts(MAX_MATCH_VALUES)),
-            ),
-            ("minProperties", json!(1)),
-            ("maxProperties", json!(most)),
-        ]),
-        Shape::Map { of, most } => object([
-            ("type", json!("object")),
-            ("additionalProperties", Value::Object(shape(of))),
-            ("minProperties", json!(1)),
-            ("maxProperties", json!(most)),
-        ]),
+        Shape::Amount(least, most) => json!({ "anyOf": [
+            { "type": "integer", "minimum": least, "maximum": most },
+            { "type": "string", "pattern": DECIMAL },
+        ] }),
+        Shape::Factor(most) => json!({ "type": "number", "minimum": 1, "maximum": most }),
+        Shape::Flag => json!({ "type": "boolean" }),
+        Shape::Moment => json!({ "type": "string", "pattern": MOMENT }),
+        Shape::Word(words) => json!({ "enum": words }),
+        Shape::List(most) => list(&json!({ "type": "string" }), *most),
+        Shape::Texts(most) => one_or_list(&json!({ "type": "string" }), *most),
+        Shape::Numbers(most) => one_or_list(&json!({ "type": ["string", "integer"] }), *most),
+        Shape::Values(of, most) => one_or_list(&shape(of), *most),
+        Shape::Named(most) => names(&shape(&Shape::Texts(MAX_MATCH_VALUES)), *most),
+        Shape::Map(of, most) => names(&shape(of), *most),
         Shape::Table(of) => table(of),
         Shape::Tables {
             of, least, most, ..
-        } => object([
-            ("type", json!("array")),
-            ("items", Value::Object(table(of))),
-            ("minItems", json!(least)),
-            ("maxItems", json!(most)),
-        ]),
-        Shape::NamedTables { of, most } => object([
-            ("type", json!("object")),
-            ("additionalProperties", Value::Object(table(of))),
-            (
-                "propertyNames",
-                json!({ "pattern": format!("^[a-z0-9-]{{1,{MAX_NAME}}}$") }),
-            ),
-            ("maxProperties", json!(most)),
-        ]),
+        } => json!({ "type": "array", "items": table(of), "minItems": least, "maxItems": most }),
+        Shape::NamedTables(of, most) => json!({
+            "type": "object",
+            "additionalProperties": table(of),
+            "propertyNames": { "pattern": format!("^[a-z0-9-]{{1,{MAX_NAME}}}$") },
+            "maxProperties": most,
+        }),
         Shape::Either(shapes) => {
-            let each: Vec<_> = shapes.iter().map(|of| Value::Object(shape(of))).collect();
-            object([("anyOf", json!(each))])
+            json!({ "anyOf": shapes.iter().map(shape).collect::<Vec<_>>() })
         }
     }
 }
 
-fn list(most: usize) -> Map<String, Value> {
-    object([
-        ("type", json!("array")),
-        ("items", json!({ "type": "string" })),
-        ("minItems", json!(1)),
-        ("maxItems", json!(most)),
-    ])
+fn list(one: &Value, most: usize) -> Value {
+    json!({ "type": "array", "items": one, "minItems": 1, "maxItems": most })
 }
 
-fn numbers(most: usize) -> Map<String, Value> {
-    let number = json!({ "type": ["string", "integer"] });
-    let mut list = list(most);
-    list.insert("items".into(), number.clone());
-    object([("anyOf", json!([number, list]))])
+fn one_or_list(one: &Value, most: usize) -> Value {
+    json!({ "anyOf": [one, list(one, most)] })
 }
 
-fn texts(most: usize) -> Map<String, Value> {
-    object([("anyOf", json!([{ "type": "string" }, list(most)]))])
-}
-
-fn object<const N: usize>(entries: [(&str, Value); N]) -> Map<String, Value> {
-    entries
-        .map(|(name, value)| (name.to_owned(), value))
-        .into_iter()
-        .collect()
+fn names(of: &Value, most: usize) -> Value {
+    json!({
+        "type": "object", "additionalProperties": of, "minProperties": 1, "maxProperties": most,
+    })
 }
 
 #[cfg(test)]
@@ -361,7 +298,7 @@ mod tests {
                     below(of, &|inner| put(&format!("[{inner}, {ready}")));
                 }
                 Shape::Tables { of, .. } => below(of, &|inner| put(&format!("[{inner}]"))),
-                Shape::NamedTables { of, .. } => {
+                Shape::NamedTables(of, _) => {
                     below(of, &|inner| put(&format!("{{ slow-down = {inner} }}")));
                 }
                 Shape::Either(shapes) => {

@@ -55,6 +55,14 @@ pub(super) struct SetText<'a> {
     pub(super) field: &'a str,
 }
 
+impl<'a> SetText<'a> {
+    /// Returns other numbers of a limit itself, not of some of its keys.
+    pub(super) const fn of_limit(text: &'a str, field: &'a str) -> Self {
+        let name = "";
+        Self { name, text, field }
+    }
+}
+
 impl<'a> VariantReader<'a> {
     /// `count` is the number of variants that the policy has so far.
     pub(super) fn new(zone: &'a ZoneSpec, origin: Origin, count: usize) -> Self {
@@ -255,11 +263,7 @@ pub(super) fn extra_quantity(
             .help("write a larger extra, or a number: extra = 1");
         return None;
     };
-    let set = SetText {
-        name: "",
-        text: &text,
-        field: "extra",
-    };
+    let set = SetText::of_limit(&text, "extra");
     reader.quantity(draft, set, at, out)
 }
 

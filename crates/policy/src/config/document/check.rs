@@ -13,10 +13,7 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use super::complaint::{
-    Here, a_type, missing, not_of_type, too_many, unknown, written, wrong_type,
-};
-use super::mismatch::{not_factor, not_scalar, out_of_range, word};
+use super::complaint::{Here, a_type, written};
 use super::read::{SpannedValue, factor, whole};
 use super::shape::{Need, Shape, TableSpec};
 use crate::config::codes;
@@ -25,163 +22,306 @@ use crate::config::fields::{OVERRIDES, POLICY, QUANTITY};
 
 /// Checks the whole file.
 pub(in crate::config) fn policy(root: &DeTable<'_>, out: &mut Findings<'_>) {
-    fields(root, 0..0, &POLICY, "the policy", out);
+    out.fields(root, 0..0, &POLICY, "the policy");
 }
 
 /// Checks a file of overrides.
 pub(in crate::config) fn overrides(root: &DeTable<'_>, out: &mut Findings<'_>) {
-    fields(root, 0..0, &OVERRIDES, OVERRIDES.what, out);
+    out.fields(root, 0..0, &OVERRIDES, OVERRIDES.what);
 }
 
 /// Checks a quantity that stands by itself.
 pub(in crate::config) fn quantity(root: &DeTable<'_>, out: &mut Findings<'_>) {
-    fields(root, 0..0, &QUANTITY, "the limiter", out);
+    out.fields(root, 0..0, &QUANTITY, "the limiter");
 }
 
-/// Checks the fields of one table.
-fn fields(
-    there: &DeTable<'_>,
-    at: Range<usize>,
-    table: &'static TableSpec,
-    place: &str,
-    out: &mut Findings<'_>,
-) {
-    let mut helps = Vec::new();
-    for (name, node) in there {
-        match table.field(name.get_ref()) {
-            Some(field) => {
-                let (field, shape, example) = (field.name, &field.shape, field.example);
-                value(
-                    node,
-                    shape,
-                    Here {
+impl Findings<'_> {
+    /// Checks the fields of one table.
+    fn fields(
+        &mut self,
+        there: &DeTable<'_>,
+        at: Range<usize>,
+        table: &'static TableSpec,
+        place: &str,
+    ) {
+        let mut helps = Vec::new();
+        for (name, node) in there {
+            match table.field(name.get_ref()) {
+                Some(spec) => {
+                    let (field, example) = (spec.name, spec.example);
+                    let here = Here {
                         place,
                         field,
                         example,
-                    },
-                    out,
-                );
+                    };
+                    self.value(node, &spec.shape, here);
+                }
+                None => helps.push(self.unknown(name, node, table, place)),
             }
-            None => helps.push(unknown(name, node, table, place, out)),
+        }
+        if !self.is_whole() {
+            return; // a missing field may stand where the text could not be read
+        }
+        // A field that a help proposes is not reported as missing as well.
+        let proposed = |name: &str| {
+            helps
+                .iter()
+                .any(|help| help.contains(&format!("{name} = ")))
+        };
+        for field in table.fields {
+            let needed = field.need == Need::Required && !there.contains_key(field.name);
+            if needed && !proposed(field.name) {
+                self.missing(field, at.clone(), place);
+            }
+        }
+        if !table.one_of.iter().any(|name| proposed(name)) {
+            self.exactly_one(there, at, table.one_of, place);
         }
     }
-    if !out.is_whole() {
-        return; // a missing field may stand where the text could not be read
-    }
-    // A field that a help proposes is not reported as missing as well.
-    let proposed = |name: &str| {
-        helps
-            .iter()
-            .any(|help| help.contains(&format!("{name} = ")))
-    };
-    for field in table.fields {
-        let needed = field.need == Need::Required && !there.contains_key(field.name);
-        if needed && !proposed(field.name) {
-            missing(field, at.clone(), place, out);
-        }
-    }
-    if !table.one_of.iter().any(|name| proposed(name)) {
-        exactly_one(there, at, table.one_of, place, out);
-    }
-}
 
-/// Reports an error unless exactly one of the fields `names` is written.
-fn exactly_one(
-    written: &DeTable<'_>,
-    at: Range<usize>,
-    names: &[&str],
-    place: &str,
-    out: &mut Findings<'_>,
-) {
-    let mut there: Vec<_> = written
-        .keys()
-        .filter(|key| names.contains(&&**key.get_ref()))
-        .collect();
-    there.sort_by_key(|key| key.span().start);
-    if there.is_empty() && !names.is_empty() {
-        let each: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-        let message = format!("{place} limits nothing");
-        let label = format!("needs one of {}", each.join(", "));
-        out.error(codes::NO_QUANTITY, at, message, label)
-            .help("add for example limit = \"100/1m\"");
-        return;
+    /// Reports an error unless exactly one of the fields `names` is written.
+    fn exactly_one(
+        &mut self,
+        written: &DeTable<'_>,
+        at: Range<usize>,
+        names: &[&str],
+        place: &str,
+    ) {
+        let mut there: Vec<_> = written
+            .keys()
+            .filter(|key| names.contains(&&**key.get_ref()))
+            .collect();
+        there.sort_by_key(|key| key.span().start);
+        if there.is_empty() && !names.is_empty() {
+            let each: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+            let message = format!("{place} limits nothing");
+            let label = format!("needs one of {}", each.join(", "));
+            self.error(codes::NO_QUANTITY, at, message, label)
+                .help("add for example limit = \"100/1m\"");
+            return;
+        }
+        for second in there.iter().skip(1) {
+            let (first, name) = (there[0], second.get_ref());
+            let message = format!("{place} has both `{}` and `{name}`", first.get_ref());
+            let label = "a limit has exactly one of them";
+            self.error(codes::TWO_QUANTITIES, second.span(), message, label)
+            .related(first.span())
+            .help(format!(
+                "keep one, or move `{name}` into a [[limit]] of its own: all limits that match apply"
+            ));
+        }
     }
-    for second in there.iter().skip(1) {
-        let (first, name) = (there[0], second.get_ref());
-        let message = format!("{place} has both `{}` and `{name}`", first.get_ref());
-        let label = "a limit has exactly one of them";
-        out.error(codes::TWO_QUANTITIES, second.span(), message, label)
-        .related(first.span())
-        .help(format!(
-            "keep one, or move `{name}` into a [[limit]] of its own: all limits that match apply"
-        ));
-    }
-}
 
-/// Checks one value.
-fn value(node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>, out: &mut Findings<'_>) {
-    match (shape, node.get_ref()) {
-        (Shape::Text { .. } | Shape::Texts { .. }, DeValue::String(_))
-        | (Shape::Numbers { .. }, DeValue::String(_) | DeValue::Integer(_))
-        | (Shape::Flag, DeValue::Boolean(_))
-        | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_)) => {}
-        (Shape::Scalar(scalar), DeValue::String(text)) => {
-            not_scalar(*scalar, text, node.span(), here, out);
-        }
-        (Shape::Word(words), DeValue::String(text)) => word(text, node.span(), words, here, out),
-        (Shape::Whole { least, most } | Shape::Amount { least, most }, DeValue::Integer(_)) => {
-            if whole(node).is_none_or(|number| number < *least || number > *most) {
-                out_of_range(node, *least, *most, here, out);
+    /// Checks one value.
+    fn value(&mut self, node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>) {
+        match (shape, node.get_ref()) {
+            (Shape::Text(..) | Shape::Texts(..), DeValue::String(_))
+            | (Shape::Numbers(..), DeValue::String(_) | DeValue::Integer(_))
+            | (Shape::Flag, DeValue::Boolean(_))
+            | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_)) => {}
+            (Shape::Scalar(scalar), DeValue::String(text)) => {
+                self.not_scalar(*scalar, text, node.span(), here);
             }
-        }
-        (Shape::Factor { most }, DeValue::Integer(_) | DeValue::Float(_)) => {
-            if factor(node, *most).is_none() {
-                not_factor(node, *most, here, out);
+            (Shape::Word(words), DeValue::String(text)) => {
+                self.word(text, node.span(), words, here)
             }
-        }
-        (Shape::Texts { most } | Shape::List { most }, DeValue::Array(_)) => {
-            list(node, *most, is_text, here, out);
-        }
-        (Shape::Numbers { most }, DeValue::Array(_)) => {
-            let accepts = |value: &DeValue<'_>| value.is_str() || value.is_integer();
-            list(node, *most, accepts, here, out);
-        }
-        (Shape::Values { of, most }, DeValue::Array(values)) => {
-            empty_list(node, values.len(), here, out);
-            too_many(node, values.len(), *most, here, out);
-            for node in values.iter().take(*most) {
-                value(node, of, here, out);
+            (Shape::Whole(least, most) | Shape::Amount(least, most), DeValue::Integer(_)) => {
+                if whole(node).is_none_or(|number| number < *least || number > *most) {
+                    self.out_of_range(node, *least, *most, here);
+                }
             }
-        }
-        (Shape::Values { of, .. }, _) => value(node, of, here, out),
-        (Shape::Named { most }, DeValue::Table(names)) => {
-            named(node, names, &TEXTS, *most, here, out);
-        }
-        (Shape::Map { of, most }, DeValue::Table(names)) => {
-            named(node, names, of, *most, here, out);
-        }
-        (Shape::Table(table), DeValue::Table(written)) => {
-            fields(written, node.span(), table, &inside(here), out);
-        }
-        (Shape::Tables { least: 1.., .. }, DeValue::Array(written)) if written.is_empty() => {
-            empty(node, "list", "table", None, here, out);
-        }
-        (
-            Shape::Tables {
-                of, most, heading, ..
+            (Shape::Factor(most), DeValue::Integer(_) | DeValue::Float(_)) => {
+                if factor(node, *most).is_none() {
+                    self.not_factor(node, *most, here);
+                }
+            }
+            (Shape::Texts(most) | Shape::List(most), DeValue::Array(_)) => {
+                self.list(node, *most, is_text, here);
+            }
+            (Shape::Numbers(most), DeValue::Array(_)) => {
+                let accepts = |value: &DeValue<'_>| value.is_str() || value.is_integer();
+                self.list(node, *most, accepts, here);
+            }
+            (Shape::Values(of, most), DeValue::Array(values)) => {
+                self.empty_list(node, values.len(), here);
+                self.too_many(node, values.len(), *most, here);
+                for node in values.iter().take(*most) {
+                    self.value(node, of, here);
+                }
+            }
+            (Shape::Values(of, _), _) => self.value(node, of, here),
+            (Shape::Named(most), DeValue::Table(names)) => {
+                self.named(node, names, &TEXTS, *most, here);
+            }
+            (Shape::Map(of, most), DeValue::Table(names)) => {
+                self.named(node, names, of, *most, here);
+            }
+            (Shape::Table(table), DeValue::Table(written)) => {
+                self.fields(written, node.span(), table, &inside(here));
+            }
+            (Shape::Tables { least: 1.., .. }, DeValue::Array(written)) if written.is_empty() => {
+                self.empty(node, "list", "table", None, here);
+            }
+            (
+                Shape::Tables {
+                    of, most, heading, ..
+                },
+                DeValue::Array(_),
+            ) => {
+                self.tables(node, of, *most, heading, here);
+            }
+            (Shape::NamedTables(of, most), DeValue::Table(names)) => {
+                self.named_tables(node, names, of, *most, here);
+            }
+            (Shape::Either(shapes), _) => match shapes.iter().find(|shape| suits(shape, node)) {
+                Some(shape) => self.value(node, shape, here),
+                None => self.wrong_type(node, shape, here),
             },
-            DeValue::Array(_),
-        ) => {
-            tables(node, of, *most, heading, here, out);
+            _ => self.wrong_type(node, shape, here),
         }
-        (Shape::NamedTables { of, most }, DeValue::Table(names)) => {
-            named_tables(node, names, of, *most, here, out);
+    }
+
+    /// Checks a list of at most `most` values that are accepted.
+    fn list(
+        &mut self,
+        node: &SpannedValue<'_>,
+        most: usize,
+        accepts: fn(&DeValue<'_>) -> bool,
+        here: Here<'_>,
+    ) {
+        let Some(values) = node.get_ref().as_array() else {
+            return;
+        };
+        let Here { place, field, .. } = here;
+        self.empty_list(node, values.len(), here);
+        self.too_many(node, values.len(), most, here);
+        for value in values
+            .iter()
+            .take(most)
+            .filter(|value| !accepts(value.get_ref()))
+        {
+            let message = format!(
+                "`{field}` of {place} must hold strings, not {}",
+                a_type(value)
+            );
+            let bare = matches!(value.get_ref(), DeValue::Integer(_) | DeValue::Boolean(_));
+            let bare = bare && field != "days"; // mon, not "1"
+            let help = match (bare, written(value)) {
+                (true, Some(text)) => format!("put it in quotes: \"{text}\""),
+                _ => here.usual(),
+            };
+            self.not_of_type(value, message, help);
         }
-        (Shape::Either(shapes), _) => match shapes.iter().find(|shape| suits(shape, node)) {
-            Some(shape) => value(node, shape, here, out),
-            None => wrong_type(node, shape, here, out),
-        },
-        _ => wrong_type(node, shape, here, out),
+    }
+
+    /// Reports a list without values.
+    fn empty_list(&mut self, node: &SpannedValue<'_>, number: usize, here: Here<'_>) {
+        if number > 0 {
+            return;
+        }
+        let help = match here.field {
+            "key" => Some("write key = [\"ip\"], or key = [\"all\"] for one counter"),
+            "limits" => Some("write limits = [\"*\"], or the names of some limits"),
+            _ => None,
+        };
+        self.empty(node, "list", "value", help, here);
+    }
+
+    /// Reports a list or a table that holds nothing.
+    fn empty(
+        &mut self,
+        node: &SpannedValue<'_>,
+        kind: &str,
+        content: &str,
+        help: Option<&str>,
+        here: Here<'_>,
+    ) {
+        let (place, field, example) = (here.place, here.field, here.example);
+        let usual = || format!("write {field} = {example}, or leave `{field}` out");
+        let message = format!("`{field}` of {place} is an empty {kind}");
+        let label = format!("needs at least one {content}");
+        self.error(codes::EMPTY_VALUE, node.span(), message, label)
+            .help(help.map_or_else(usual, str::to_owned));
+    }
+
+    /// Checks names with a value of one shape each.
+    fn named(
+        &mut self,
+        node: &SpannedValue<'_>,
+        names: &DeTable<'_>,
+        of: &'static Shape,
+        most: usize,
+        here: Here<'_>,
+    ) {
+        self.too_many(node, names.len(), most, here);
+        if names.is_empty() {
+            self.empty(node, "table", "name", None, here);
+        }
+        // The example of the table has one name: { pro = "600/1m" }.
+        let example = here.example.trim_end_matches(" }").split_once(" = ");
+        let example = example.map_or("\"value\"", |(_, value)| value);
+        for (name, node) in names.iter().take(most) {
+            let field = format!("{}.{}", here.field, shown(name.get_ref()));
+            let here = Here {
+                field: &field,
+                example,
+                ..here
+            };
+            self.value(node, of, here);
+        }
+    }
+
+    /// Checks `[[limit]]`: messages name each table by its name, or else by its number.
+    fn tables(
+        &mut self,
+        node: &SpannedValue<'_>,
+        of: &'static TableSpec,
+        most: usize,
+        heading: &str,
+        here: Here<'_>,
+    ) {
+        let Some(written) = node.get_ref().as_array() else {
+            return;
+        };
+        self.too_many(node, written.len(), most, here);
+        for (index, node) in written.iter().enumerate().take(most) {
+            let Some(table) = node.get_ref().as_table() else {
+                let message = format!("`{}` must hold tables, not {}", here.field, a_type(node));
+                let help = format!("write [[{heading}]] and its fields below it");
+                self.not_of_type(node, message, help);
+                continue;
+            };
+            self.fields(table, node.span(), of, &place(here.field, index, table));
+        }
+    }
+
+    fn named_tables(
+        &mut self,
+        node: &SpannedValue<'_>,
+        names: &DeTable<'_>,
+        of: &'static TableSpec,
+        most: usize,
+        here: Here<'_>,
+    ) {
+        self.too_many(node, names.len(), most, here);
+        for (name, node) in names.iter().take(most) {
+            let name = shown(name.get_ref());
+            let kind = here.field;
+            if let Some(table) = node.get_ref().as_table() {
+                self.fields(table, node.span(), of, &format!("{kind} `{name}`"));
+                continue;
+            }
+            let message = format!("`{kind}.{name}` must be a table, not {}", a_type(node));
+            let help = match of.field(&name) {
+                Some(_) => {
+                    format!(
+                        "give each {kind} a name: [{kind}.slow-down], and write `{name}` below it"
+                    )
+                }
+                None => format!("write [{kind}.{name}] and its fields below it"),
+            };
+            self.not_of_type(node, message, help);
+        }
     }
 }
 
@@ -199,15 +339,12 @@ fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
     matches!(
         (shape, node.get_ref()),
         (
-            Shape::Text { .. } | Shape::Scalar(_) | Shape::Word(_),
+            Shape::Text(..) | Shape::Scalar(_) | Shape::Word(_),
             DeValue::String(_)
-        ) | (Shape::Whole { .. }, DeValue::Integer(_))
+        ) | (Shape::Whole(..), DeValue::Integer(_))
             | (Shape::Flag, DeValue::Boolean(_))
-            | (
-                Shape::Factor { .. },
-                DeValue::Integer(_) | DeValue::Float(_)
-            )
-            | (Shape::Table(_) | Shape::Map { .. }, DeValue::Table(_))
+            | (Shape::Factor(..), DeValue::Integer(_) | DeValue::Float(_))
+            | (Shape::Table(_) | Shape::Map(..), DeValue::Table(_))
             | (Shape::Tables { .. }, DeValue::Array(_))
             | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_))
     )
@@ -217,162 +354,13 @@ fn is_text(value: &DeValue<'_>) -> bool {
     value.is_str()
 }
 
-/// Checks a list of at most `most` values that are accepted.
-fn list(
-    node: &SpannedValue<'_>,
-    most: usize,
-    accepts: fn(&DeValue<'_>) -> bool,
-    here: Here<'_>,
-    out: &mut Findings<'_>,
-) {
-    let Some(values) = node.get_ref().as_array() else {
-        return;
-    };
-    let Here { place, field, .. } = here;
-    empty_list(node, values.len(), here, out);
-    too_many(node, values.len(), most, here, out);
-    for value in values
-        .iter()
-        .take(most)
-        .filter(|value| !accepts(value.get_ref()))
-    {
-        let message = format!(
-            "`{field}` of {place} must hold strings, not {}",
-            a_type(value)
-        );
-        let bare = matches!(value.get_ref(), DeValue::Integer(_) | DeValue::Boolean(_));
-        let bare = bare && field != "days"; // mon, not "1"
-        let help = match (bare, written(value)) {
-            (true, Some(text)) => format!("put it in quotes: \"{text}\""),
-            _ => here.usual(),
-        };
-        not_of_type(value, message, help, out);
-    }
-}
-
-/// Reports a list without values.
-fn empty_list(node: &SpannedValue<'_>, number: usize, here: Here<'_>, out: &mut Findings<'_>) {
-    if number > 0 {
-        return;
-    }
-    let help = match here.field {
-        "key" => Some("write key = [\"ip\"], or key = [\"all\"] for one counter"),
-        "limits" => Some("write limits = [\"*\"], or the names of some limits"),
-        _ => None,
-    };
-    empty(node, "list", "value", help, here, out);
-}
-
-/// Reports a list or a table that holds nothing.
-fn empty(
-    node: &SpannedValue<'_>,
-    kind: &str,
-    content: &str,
-    help: Option<&str>,
-    here: Here<'_>,
-    out: &mut Findings<'_>,
-) {
-    let (place, field, example) = (here.place, here.field, here.example);
-    let usual = || format!("write {field} = {example}, or leave `{field}` out");
-    let message = format!("`{field}` of {place} is an empty {kind}");
-    let label = format!("needs at least one {content}");
-    out.error(codes::EMPTY_VALUE, node.span(), message, label)
-        .help(help.map_or_else(usual, str::to_owned));
-}
-
 /// Shape of each value of [`Shape::Named`].
-static TEXTS: Shape = Shape::Texts {
-    most: crate::config::fields::MAX_MATCH_VALUES,
-};
-
-/// Checks names with a value of one shape each.
-fn named(
-    node: &SpannedValue<'_>,
-    names: &DeTable<'_>,
-    of: &'static Shape,
-    most: usize,
-    here: Here<'_>,
-    out: &mut Findings<'_>,
-) {
-    too_many(node, names.len(), most, here, out);
-    if names.is_empty() {
-        empty(node, "table", "name", None, here, out);
-    }
-    // The example of the table has one name: { pro = "600/1m" }.
-    let example = here.example.trim_end_matches(" }").split_once(" = ");
-    let example = example.map_or("\"value\"", |(_, value)| value);
-    for (name, node) in names.iter().take(most) {
-        let field = format!("{}.{}", here.field, shown(name.get_ref()));
-        let here = Here {
-            field: &field,
-            example,
-            ..here
-        };
-        value(node, of, here, out);
-    }
-}
-
-/// Checks `[[limit]]`: messages name each table by its name, or else by its number.
-fn tables(
-    node: &SpannedValue<'_>,
-    of: &'static TableSpec,
-    most: usize,
-    heading: &str,
-    here: Here<'_>,
-    out: &mut Findings<'_>,
-) {
-    let Some(written) = node.get_ref().as_array() else {
-        return;
-    };
-    too_many(node, written.len(), most, here, out);
-    for (index, node) in written.iter().enumerate().take(most) {
-        let Some(table) = node.get_ref().as_table() else {
-            let message = format!("`{}` must hold tables, not {}", here.field, a_type(node));
-            let help = format!("write [[{heading}]] and its fields below it");
-            not_of_type(node, message, help, out);
-            continue;
-        };
-        fields(
-            table,
-            node.span(),
-            of,
-            &place(here.field, index, table),
-            out,
-        );
-    }
-}
+static TEXTS: Shape = Shape::Texts(crate::config::fields::MAX_MATCH_VALUES);
 
 /// Returns ``limit `per-ip` ``, or `limit 3` if it has no name.
 pub(in crate::config) fn place(kind: &str, index: usize, table: &DeTable<'_>) -> String {
     match table.get("name").and_then(|name| name.get_ref().as_str()) {
         Some(name) => format!("{kind} `{}`", shown(name)),
         None => format!("{kind} {}", index + 1),
-    }
-}
-
-fn named_tables(
-    node: &SpannedValue<'_>,
-    names: &DeTable<'_>,
-    of: &'static TableSpec,
-    most: usize,
-    here: Here<'_>,
-    out: &mut Findings<'_>,
-) {
-    too_many(node, names.len(), most, here, out);
-    for (name, node) in names.iter().take(most) {
-        let name = shown(name.get_ref());
-        let kind = here.field;
-        if let Some(table) = node.get_ref().as_table() {
-            fields(table, node.span(), of, &format!("{kind} `{name}`"), out);
-            continue;
-        }
-        let message = format!("`{kind}.{name}` must be a table, not {}", a_type(node));
-        let help = match of.field(&name) {
-            Some(_) => {
-                format!("give each {kind} a name: [{kind}.slow-down], and write `{name}` below it")
-            }
-            None => format!("write [{kind}.{name}] and its fields below it"),
-        };
-        not_of_type(node, message, help, out);
     }
 }

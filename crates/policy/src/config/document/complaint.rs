@@ -33,78 +33,175 @@ impl Here<'_> {
     }
 }
 
-/// Reports a value of the wrong type.
-pub(super) fn not_of_type(
-    node: &SpannedValue<'_>,
-    message: String,
-    help: impl Into<String>,
-    out: &mut Findings<'_>,
-) {
-    let label = format!("this is {}", a_type(node));
-    out.error(codes::TYPE, node.span(), message, label)
-        .help(help);
-}
-
-pub(super) fn missing(field: &FieldSpec, at: Range<usize>, place: &str, out: &mut Findings<'_>) {
-    let name = field.name;
-    let message = format!("{place} has no `{name}`");
-    let label = format!("`{name}` is missing");
-    out.error(codes::MISSING_FIELD, at, message, label)
-        .help(match name {
-            "version" => "begin the file with the line: version = 1".to_owned(),
-            _ => format!("add {name} = {}", field.example),
-        });
-}
-
-/// Reports a field that is not in the table: misspelt, or unknown. Returns the help it gave.
-pub(super) fn unknown(
-    name: &Spanned<DeString<'_>>,
-    node: &SpannedValue<'_>,
-    table: &'static TableSpec,
-    place: &str,
-    out: &mut Findings<'_>,
-) -> String {
-    let (name, at) = (&**name.get_ref(), name.span());
-    let known = || table.fields.iter().map(|field| field.name);
-    let mut listed: Vec<_> = known().take(LISTED).collect();
-    if known().count() > LISTED {
-        listed.push("...");
+impl Findings<'_> {
+    /// Reports a value of the wrong type.
+    pub(super) fn not_of_type(
+        &mut self,
+        node: &SpannedValue<'_>,
+        message: String,
+        help: impl Into<String>,
+    ) {
+        let label = format!("this is {}", a_type(node));
+        self.error(codes::TYPE, node.span(), message, label)
+            .help(help);
     }
-    let near = || {
-        out.nearest(name, known())
-            .and_then(|near| table.field(near))
-    };
-    // A table under a heading of that name has no text of its own.
-    let value = out
-        .source(node.span())
-        .filter(|value| !at.contains(&node.span().start) && !value.starts_with('['));
-    let help = with_a_dot(name, node, table, out)
-        .or_else(|| other_word(name, place))
-        .or_else(|| {
-            let near = near()?;
-            Some(match (&near.shape, value) {
-                (Shape::Tables { heading, .. }, None) => format!("did you mean [[{heading}]]?"),
-                (Shape::Table(_), None) => format!("did you mean [{}]?", near.name),
-                (_, value) => {
-                    let value = value.unwrap_or(near.example);
-                    format!("did you mean `{0}`? {0} = {value}", near.name)
-                }
+
+    pub(super) fn missing(&mut self, field: &FieldSpec, at: Range<usize>, place: &str) {
+        let name = field.name;
+        let message = format!("{place} has no `{name}`");
+        let label = format!("`{name}` is missing");
+        self.error(codes::MISSING_FIELD, at, message, label)
+            .help(match name {
+                "version" => "begin the file with the line: version = 1".to_owned(),
+                _ => format!("add {name} = {}", field.example),
+            });
+    }
+
+    /// Reports a field that is not in the table: misspelt, or unknown. Returns the help it gave.
+    pub(super) fn unknown(
+        &mut self,
+        name: &Spanned<DeString<'_>>,
+        node: &SpannedValue<'_>,
+        table: &'static TableSpec,
+        place: &str,
+    ) -> String {
+        let (name, at) = (&**name.get_ref(), name.span());
+        let known = || table.fields.iter().map(|field| field.name);
+        let mut listed: Vec<_> = known().take(LISTED).collect();
+        if known().count() > LISTED {
+            listed.push("...");
+        }
+        let near = || {
+            self.nearest(name, known())
+                .and_then(|near| table.field(near))
+        };
+        // A table under a heading of that name has no text of its own.
+        let value = self
+            .source(node.span())
+            .filter(|value| !at.contains(&node.span().start) && !value.starts_with('['));
+        let help = with_a_dot(name, node, table, self)
+            .or_else(|| other_word(name, place))
+            .or_else(|| {
+                let near = near()?;
+                Some(match (&near.shape, value) {
+                    (Shape::Tables { heading, .. }, None) => format!("did you mean [[{heading}]]?"),
+                    (Shape::Table(_), None) => format!("did you mean [{}]?", near.name),
+                    (_, value) => {
+                        let value = value.unwrap_or(near.example);
+                        format!("did you mean `{0}`? {0} = {value}", near.name)
+                    }
+                })
             })
-        })
-        .or_else(|| elsewhere(name, value, place))
-        .or_else(|| other_word(out.nearest(name, other_words::fields())?, place))
-        .unwrap_or_else(|| {
-            "remove it: an unknown field is refused, so that no setting is silently ignored".into()
-        });
-    let message = format!("unknown field `{}` in {place}", shown(name));
-    let label = format!(
-        "not a field of {} (known: {})",
-        table.what,
-        listed.join(", ")
-    );
-    out.error(codes::UNKNOWN_FIELD, at, message, label)
-        .help(&*help);
-    help
+            .or_else(|| elsewhere(name, value, place))
+            .or_else(|| other_word(self.nearest(name, other_words::fields())?, place))
+            .unwrap_or_else(|| {
+                "remove it: an unknown field is refused, so that no setting is silently ignored"
+                    .into()
+            });
+        let message = format!("unknown field `{}` in {place}", shown(name));
+        let label = format!(
+            "not a field of {} (known: {})",
+            table.what,
+            listed.join(", ")
+        );
+        self.error(codes::UNKNOWN_FIELD, at, message, label)
+            .help(&*help);
+        help
+    }
+
+    pub(super) fn too_many(
+        &mut self,
+        node: &SpannedValue<'_>,
+        number: usize,
+        most: usize,
+        here: Here<'_>,
+    ) {
+        if number <= most {
+            return;
+        }
+        let Here { place, field, .. } = here;
+        let message = format!(
+            "`{field}` of {place} holds {} values",
+            grouped(number as u64)
+        );
+        let label = format!("at most {} are allowed", grouped(most as u64));
+        let help = match field {
+            "key" => "leave out the parts that other parts imply",
+            "limit" | "exempt" | "response" => "replace many by one with a pattern or a key",
+            _ => "leave some out: one pattern with `*` can replace many values",
+        };
+        self.error(codes::TOO_MANY, node.span(), message, label)
+            .help(help);
+    }
+
+    /// Reports a value of the wrong type; the help writes it in the right one where possible.
+    pub(super) fn wrong_type(&mut self, node: &SpannedValue<'_>, shape: &Shape, here: Here<'_>) {
+        let (place, field, example) = (here.place, here.field, here.example);
+        let help = match (shape, node.get_ref(), written(node)) {
+            (Shape::List(..), DeValue::String(_), Some(text)) => {
+                format!("write it as a list: {field} = [\"{text}\"]")
+            }
+            (shape, DeValue::String(_), Some(text)) if is_bare(shape, &text) => {
+                format!("write it without quotes: {field} = {text}")
+            }
+            (Shape::Texts(..), DeValue::Integer(_) | DeValue::Boolean(_), Some(text)) => {
+                format!("put it in quotes: {field} = \"{text}\"")
+            }
+            (Shape::Scalar(Scalar::Span { .. }), DeValue::Integer(_), Some(number)) => {
+                let unit = unit_like(example);
+                format!("write it with a unit: {field} = \"{number}{unit}\"")
+            }
+            (Shape::Table(_), DeValue::Integer(_), Some(number)) if field == "balance" => {
+                format!("write {field} = {{ start = {number}, max = {number} }}")
+            }
+            (Shape::Map(..), DeValue::String(_), Some(text)) if field == "key" => {
+                format!("write the part of the limit's key before it: key = {{ api_key = \"{text}\" }}")
+            }
+            (Shape::Word(words), DeValue::Boolean(_), Some(flag)) if field == "mode" => {
+                let word = words[if flag == "true" { 0 } else { 2 }];
+                format!("write {field} = \"{word}\"")
+            }
+            (_, DeValue::Table(names), _) if field.starts_with("key.") => {
+                let name = names.keys().next().map(|name| shown(name.get_ref()));
+                let group = &field["key.".len()..];
+                let part = format!("{group}:{}", name.unwrap_or_else(|| "NAME".to_owned()));
+                format!("write the part as the limit does: key = {{ \"{part}\" = \"value\" }}")
+            }
+            (Shape::Tables { heading, .. }, DeValue::Table(named), _)
+                if !named.is_empty() && named.values().all(|value| !value.get_ref().is_str()) =>
+            {
+                let name = named.keys().next().map(|name| shown(name.get_ref()));
+                let name = name.unwrap_or_default();
+                format!("write [[{heading}]], and below it its name: name = \"{name}\"")
+            }
+            (Shape::Tables { heading, .. }, DeValue::Table(_), _) => {
+                format!("write it with two brackets: [[{heading}]]")
+            }
+            (Shape::NamedTables(..), _, _) => format!("give it a name: [{field}.slow-down]"),
+            (Shape::Table(_), DeValue::Array(_), _) if place == "the policy" => {
+                format!("write it with one bracket: [{field}]")
+            }
+            (Shape::Table(_), DeValue::Array(_), _) if place.starts_with('[') => {
+                let table = place.trim_end_matches(']');
+                format!("write it with one bracket: {table}.{field}]")
+            }
+            (Shape::Text(..), DeValue::Table(_), _) if field == "response" => {
+                "name it, and write its fields below: response = \"slow-down\" and [response.slow-down]"
+                    .to_owned()
+            }
+            (Shape::Text(..), DeValue::Array(_), _) if field == "limit" => {
+                format!("write {field} = {example}, and a [[limit]] of its own for each further period")
+            }
+            (Shape::Text(..), DeValue::Array(_), _) if field == "hours" => {
+                format!("write {field} = {example}, and another limit for the other hours")
+            }
+            _ => here.usual(),
+        };
+        let message = format!("`{field}` of {place} must be {}", shape.expected());
+        let label = format!("this is {}", a_type(node));
+        self.error(codes::TYPE, node.span(), message, label)
+            .help(help);
+    }
 }
 
 /// Returns `header.x-tier = "free"` for `"header:x-tier" = "free"`, which is how keys write it.
@@ -118,7 +215,7 @@ fn with_a_dot(
     let field = table.field(group.trim())?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let rest = rest.trim();
-    let takes_names = matches!(field.shape, Shape::Named { .. });
+    let takes_names = matches!(field.shape, Shape::Named(..));
     let value = out.source(node.span()).unwrap_or("\"value\"");
     (takes_names && !rest.is_empty() && rest.chars().all(is_plain))
         .then(|| format!("write {group}.{rest} = {value}"))
@@ -167,111 +264,14 @@ fn elsewhere(name: &str, value: Option<&str>, place: &str) -> Option<String> {
     })
 }
 
-pub(super) fn too_many(
-    node: &SpannedValue<'_>,
-    number: usize,
-    most: usize,
-    here: Here<'_>,
-    out: &mut Findings<'_>,
-) {
-    if number <= most {
-        return;
+/// Returns true if a text in quotes would be a value of the shape without them.
+fn is_bare(shape: &Shape, text: &str) -> bool {
+    match shape {
+        Shape::Factor(..) => text.parse::<f64>().is_ok(),
+        Shape::Whole(..) | Shape::Amount(..) => text.parse::<u64>().is_ok(),
+        Shape::Flag => matches!(text, "true" | "false"),
+        _ => false,
     }
-    let Here { place, field, .. } = here;
-    let message = format!(
-        "`{field}` of {place} holds {} values",
-        grouped(number as u64)
-    );
-    let label = format!("at most {} are allowed", grouped(most as u64));
-    let help = match field {
-        "key" => "leave out the parts that other parts imply",
-        "limit" | "exempt" | "response" => "replace many by one with a pattern or a key",
-        _ => "leave some out: one pattern with `*` can replace many values",
-    };
-    out.error(codes::TOO_MANY, node.span(), message, label)
-        .help(help);
-}
-
-/// Reports a value of the wrong type; the help writes it in the right one where possible.
-pub(super) fn wrong_type(
-    node: &SpannedValue<'_>,
-    shape: &Shape,
-    here: Here<'_>,
-    out: &mut Findings<'_>,
-) {
-    let (place, field, example) = (here.place, here.field, here.example);
-    let help = match (shape, node.get_ref(), written(node)) {
-        (Shape::List { .. }, DeValue::String(_), Some(text)) => {
-            format!("write it as a list: {field} = [\"{text}\"]")
-        }
-        (Shape::Factor { .. }, DeValue::String(_), Some(text)) if text.parse::<f64>().is_ok() => {
-            format!("write it without quotes: {field} = {text}")
-        }
-        (Shape::Whole { .. } | Shape::Amount { .. }, DeValue::String(_), Some(text))
-            if text.parse::<u64>().is_ok() =>
-        {
-            format!("write it without quotes: {field} = {text}")
-        }
-        (Shape::Flag, DeValue::String(_), Some(text)) if text == "true" || text == "false" => {
-            format!("write it without quotes: {field} = {text}")
-        }
-        (Shape::Texts { .. }, DeValue::Integer(_) | DeValue::Boolean(_), Some(text)) => {
-            format!("put it in quotes: {field} = \"{text}\"")
-        }
-        (Shape::Scalar(Scalar::Span { .. }), DeValue::Integer(_), Some(number)) => {
-            let unit = unit_like(example);
-            format!("write it with a unit: {field} = \"{number}{unit}\"")
-        }
-        (Shape::Table(_), DeValue::Integer(_), Some(number)) if field == "balance" => {
-            format!("write {field} = {{ start = {number}, max = {number} }}")
-        }
-        (Shape::Map { .. }, DeValue::String(_), Some(text)) if field == "key" => {
-            format!("write the part of the limit's key before it: key = {{ api_key = \"{text}\" }}")
-        }
-        (Shape::Word(words), DeValue::Boolean(_), Some(flag)) if field == "mode" => {
-            let word = words[if flag == "true" { 0 } else { 2 }];
-            format!("write {field} = \"{word}\"")
-        }
-        (_, DeValue::Table(names), _) if field.starts_with("key.") => {
-            let name = names.keys().next().map(|name| shown(name.get_ref()));
-            let group = &field["key.".len()..];
-            let part = format!("{group}:{}", name.unwrap_or_else(|| "NAME".to_owned()));
-            format!("write the part as the limit does: key = {{ \"{part}\" = \"value\" }}")
-        }
-        (Shape::Tables { heading, .. }, DeValue::Table(named), _)
-            if !named.is_empty() && named.values().all(|value| !value.get_ref().is_str()) =>
-        {
-            let name = named.keys().next().map(|name| shown(name.get_ref()));
-            let name = name.unwrap_or_default();
-            format!("write [[{heading}]], and below it its name: name = \"{name}\"")
-        }
-        (Shape::Tables { heading, .. }, DeValue::Table(_), _) => {
-            format!("write it with two brackets: [[{heading}]]")
-        }
-        (Shape::NamedTables { .. }, _, _) => format!("give it a name: [{field}.slow-down]"),
-        (Shape::Table(_), DeValue::Array(_), _) if place == "the policy" => {
-            format!("write it with one bracket: [{field}]")
-        }
-        (Shape::Table(_), DeValue::Array(_), _) if place.starts_with('[') => {
-            let table = place.trim_end_matches(']');
-            format!("write it with one bracket: {table}.{field}]")
-        }
-        (Shape::Text { .. }, DeValue::Table(_), _) if field == "response" => {
-            "name it, and write its fields below: response = \"slow-down\" and [response.slow-down]"
-                .to_owned()
-        }
-        (Shape::Text { .. }, DeValue::Array(_), _) if field == "limit" => {
-            format!("write {field} = {example}, and a [[limit]] of its own for each further period")
-        }
-        (Shape::Text { .. }, DeValue::Array(_), _) if field == "hours" => {
-            format!("write {field} = {example}, and another limit for the other hours")
-        }
-        _ => here.usual(),
-    };
-    let message = format!("`{field}` of {place} must be {}", shape.expected());
-    let label = format!("this is {}", a_type(node));
-    out.error(codes::TYPE, node.span(), message, label)
-        .help(help);
 }
 
 /// Returns `an integer`, `a string`, ...

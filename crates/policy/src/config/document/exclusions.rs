@@ -17,84 +17,35 @@ struct Exclusion {
     code: &'static str,
 }
 
-const fn row(
-    field: &'static str,
-    others: &'static str,
-    why: &'static str,
-    code: &'static str,
-) -> Exclusion {
-    Exclusion {
-        field,
-        others,
-        why,
-        code,
-    }
+/// Writes each exclusion as a row: a field, the others, the reason and the code.
+macro_rules! exclusions {
+    ($($field:literal beside $others:literal: $why:expr, $code:ident;)*) => {
+        &[$(Exclusion { field: $field, others: $others, why: $why, code: codes::$code }),*]
+    };
 }
 
 const EXTRA: &str = "the extra is a second limit, which counts requests as the first does";
 
-const EXCLUSIONS: &[Exclusion] = &[
-    row(
-        "soft",
-        "queue warmup ban count reset_on anchor elastic",
-        EXTRA,
-        codes::EXTRA,
-    ),
-    row(
-        "elastic",
-        "queue warmup ban count reset_on anchor plans",
-        EXTRA,
-        codes::EXTRA,
-    ),
-    row(
-        "distinct",
-        "queue warmup ban count reset_on anchor soft elastic otherwise cost",
-        "a value counts as one, once in each window, and for no other reason",
-        codes::DISTINCT,
-    ),
-    row(
-        "priority",
-        "queue warmup ban soft elastic otherwise distinct",
-        "a part is left free only where requests are allowed at once or refused",
-        codes::PRIORITY,
-    ),
-    row(
-        "candidate",
-        "balance concurrency ban count reset_on queue distinct priority",
-        "the other number would not count what the limit counts",
-        codes::CANDIDATE,
-    ),
-    row(
-        "on_limit",
-        "queue warmup ban soft elastic otherwise distinct percent candidate",
-        "a request that goes to the route is not refused, as these mean it to be",
-        codes::ROUTE,
-    ),
-    row(
-        "unit",
-        "spacing concurrency warmup queue soft elastic",
-        "the numbers of the other are no quantities of a unit",
-        codes::UNIT,
-    ),
-    row(
-        "balance",
-        "queue warmup reset_on alert plans",
-        "credits come back by grants alone, not by waiting, reports or plans",
-        codes::BALANCE,
-    ),
-    row(
-        "queue",
-        "warmup concurrency",
-        "only a token bucket, a leaky bucket and `spacing` can have a queue",
-        codes::ALGORITHM,
-    ),
-    row(
-        "warmup",
-        "concurrency bucket spacing algorithm",
-        "only a `limit` with a duration warms up, by an algorithm of its own",
-        codes::ALGORITHM,
-    ),
-];
+const EXCLUSIONS: &[Exclusion] = exclusions! {
+    "soft" beside "queue warmup ban count reset_on anchor elastic": EXTRA, EXTRA;
+    "elastic" beside "queue warmup ban count reset_on anchor plans": EXTRA, EXTRA;
+    "distinct" beside "queue warmup ban count reset_on anchor soft elastic otherwise cost":
+        "a value counts as one, once in each window, and for no other reason", DISTINCT;
+    "priority" beside "queue warmup ban soft elastic otherwise distinct":
+        "a part is left free only where requests are allowed at once or refused", PRIORITY;
+    "candidate" beside "balance concurrency ban count reset_on queue distinct priority":
+        "the other number would not count what the limit counts", CANDIDATE;
+    "on_limit" beside "queue warmup ban soft elastic otherwise distinct percent candidate":
+        "a request that goes to the route is not refused, as these mean it to be", ROUTE;
+    "unit" beside "spacing concurrency warmup queue soft elastic":
+        "the numbers of the other are no quantities of a unit", UNIT;
+    "balance" beside "queue warmup reset_on alert plans":
+        "credits come back by grants alone, not by waiting, reports or plans", BALANCE;
+    "queue" beside "warmup concurrency":
+        "only a token bucket, a leaky bucket and `spacing` can have a queue", ALGORITHM;
+    "warmup" beside "concurrency bucket spacing algorithm":
+        "only a `limit` with a duration warms up, by an algorithm of its own", ALGORITHM;
+};
 
 impl Exclusion {
     /// Returns the fields of a limit that cannot stand beside that of the row.

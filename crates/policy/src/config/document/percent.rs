@@ -4,7 +4,8 @@ use super::read::Table;
 use crate::config::codes;
 use crate::config::diagnostic::Findings;
 use crate::config::limit::draft::Draft;
-use crate::{KeyShare, Role, RuleMode};
+use crate::config::reason::first_reason;
+use crate::{KeyShare, RuleMode};
 
 /// `percent`
 pub(in crate::config) fn percent(table: Table<'_>) -> Option<KeyShare> {
@@ -14,26 +15,21 @@ pub(in crate::config) fn percent(table: Table<'_>) -> Option<KeyShare> {
 /// Reports a `percent` of a limit that refuses no request by itself.
 pub(in crate::config) fn beside(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     for draft in drafts.iter().filter(|draft| draft.rule.percent.is_some()) {
-        let (label, help) = match (&draft.rule.role, draft.rule.mode) {
-            (Role::Allowance, _) => (
+        let reason = first_reason! {
+            draft.is_asked() =>
                 "another limit asks it by `otherwise`, and decides what a refusal does",
-                "write `percent` in the limit that asks",
-            ),
-            (_, RuleMode::Shadow) => (
+                "write `percent` in the limit that asks";
+            draft.rule.mode == RuleMode::Shadow =>
                 "in shadow mode the limit is enforced for no key",
-                "write mode = \"enforce\", or leave `percent` out",
-            ),
-            _ if draft.rule.key.is_empty() => (
+                "write mode = \"enforce\", or leave `percent` out";
+            draft.rule.key.is_empty() =>
                 "all requests have one key, so it would be enforced for all of them or for none",
-                "name a key, as in key = [\"ip\"], or try it with mode = \"shadow\"",
-            ),
-            _ => continue,
+                "name a key, as in key = [\"ip\"], or try it with mode = \"shadow\"";
         };
-        let message = format!(
-            "limit `{}` is not enforced for a share of keys",
-            draft.rule.limit.name
-        );
-        out.error(codes::PERCENT, draft.table.place("percent"), message, label)
-            .help(help);
+        if let Some(reason) = reason {
+            let what = "is not enforced for a share of keys";
+            let at = draft.table.place("percent");
+            draft.cannot(what, codes::PERCENT, at, reason, out);
+        }
     }
 }

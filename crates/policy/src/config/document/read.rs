@@ -169,7 +169,7 @@ impl<'a> Table<'a> {
     /// Reads a factor, in thousandths.
     pub(in crate::config) fn factor(self, name: &str) -> Option<At<u32>> {
         let (node, most) = self.find(name, |shape| match shape {
-            Shape::Factor { most } => Some(*most),
+            Shape::Factor(most) => Some(*most),
             _ => None,
         })?;
         Some(At::new(factor(node, most)?, node.span()))
@@ -248,7 +248,7 @@ impl<'a> Table<'a> {
         name: &str,
     ) -> impl Iterator<Item = (At<&'a str>, Table<'a>)> {
         let found = self.find(name, |shape| match shape {
-            Shape::NamedTables { of, most } => Some((*of, *most)),
+            Shape::NamedTables(of, most) => Some((*of, *most)),
             _ => None,
         });
         found.into_iter().flat_map(|(node, (spec, most))| {

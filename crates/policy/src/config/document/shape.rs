@@ -39,13 +39,13 @@ pub(in crate::config) struct TableSpec {
 macro_rules! fields {
     ($($(#[$doc:meta])* $vis:vis $spec:ident = $what:literal $(one of $one_of:ident)? {
         $($need:ident $name:ident $(: $shape:expr, $example:literal, $about:literal)?
-            $(. $of:ident($field:literal))?;)*
+            $({ $($field:ident)* })?;)*
     })*) => {$(
         $(#[$doc])* $vis static $spec: $crate::config::document::shape::TableSpec = $crate::config::document::shape::TableSpec {
             what: $what,
             fields: &[$(
                 $($crate::config::document::shape::$need(stringify!($name), $shape, $example, $about))?
-                $($name.$of($field))?
+                $($($name.named(stringify!($field))),*)?
             ),*],
             one_of: fields!(@one_of $($one_of)?),
         };
@@ -103,34 +103,34 @@ pub(in crate::config) enum Need {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::config) enum Shape {
     /// A string; the pattern is for the schema, because the parser reports the exact reason.
-    Text { pattern: Option<&'static str> },
+    Text(Option<&'static str>),
     /// A string that reads itself.
     Scalar(Scalar),
-    /// A whole number.
-    Whole { least: u64, most: u64 },
+    /// A whole number, from one number to another.
+    Whole(u64, u64),
     /// A whole number; in a limit with a `unit` also a string with decimals, which is converted
     /// before it is checked.
-    Amount { least: u64, most: u64 },
-    /// A number from 1, whole or with decimals; the parser reports how many.
-    Factor { most: u64 },
+    Amount(u64, u64),
+    /// A number from 1 to another, whole or with decimals; the parser reports how many.
+    Factor(u64),
     /// `true` or `false`.
     Flag,
     /// A date, or a date and a time, also as a string: JSON has no dates.
     Moment,
     /// One of a few words.
     Word(&'static [&'static str]),
-    /// A list of strings, at least one.
-    List { most: usize },
+    /// A list of strings, from one to so many.
+    List(usize),
     /// A string, or a list of them.
-    Texts { most: usize },
+    Texts(usize),
     /// A string or a number, or a list of them: `asn = ["AS3320", 15169]`.
-    Numbers { most: usize },
+    Numbers(usize),
     /// A value of one shape, or a list of them.
-    Values { of: &'static Self, most: usize },
+    Values(&'static Self, usize),
     /// Names of the writer's choice, each with a string or a list: `header.x-tier`.
-    Named { most: usize },
+    Named(usize),
     /// Names of the writer's choice, each with a value of one shape: `plans`.
-    Map { of: &'static Self, most: usize },
+    Map(&'static Self, usize),
     /// A table.
     Table(&'static TableSpec),
     /// `[[limit]]`.
@@ -142,7 +142,7 @@ pub(in crate::config) enum Shape {
         heading: &'static str,
     },
     /// `[response.NAME]`.
-    NamedTables { of: &'static TableSpec, most: usize },
+    NamedTables(&'static TableSpec, usize),
     /// One of several shapes, distinguished by type.
     Either(&'static [Self]),
 }
@@ -179,20 +179,18 @@ pub(in crate::config) const fn optional(
     }
 }
 
-/// Any string.
-pub(in crate::config) const TEXT: Shape = Shape::Text { pattern: None };
-pub(in crate::config) const FLAG: Shape = Shape::Flag;
-pub(in crate::config) const MOMENT: Shape = Shape::Moment;
-/// A number of permits.
-pub(in crate::config) const AMOUNT: Shape = Shape::Amount {
-    least: 1,
-    most: Quota::MAX_PERMITS,
+pub(in crate::config) use Shape::{
+    Either, Factor, Flag, List, Map, Moment, Named, NamedTables, Numbers, Table, Texts, Values,
+    Whole, Word,
 };
 
+/// Any string.
+pub(in crate::config) const TEXT: Shape = Shape::Text(None);
+/// A number of permits.
+pub(in crate::config) const AMOUNT: Shape = Shape::Amount(1, Quota::MAX_PERMITS);
+
 pub(in crate::config) const fn pattern(pattern: &'static str) -> Shape {
-    Shape::Text {
-        pattern: Some(pattern),
-    }
+    Shape::Text(Some(pattern))
 }
 
 /// A duration within these bounds.
@@ -226,46 +224,6 @@ pub(in crate::config) const fn name(most: usize, others: &'static str) -> Shape 
     Shape::Scalar(Scalar::Name { most, others })
 }
 
-pub(in crate::config) const fn whole(least: u64, most: u64) -> Shape {
-    Shape::Whole { least, most }
-}
-
-pub(in crate::config) const fn factor(most: u64) -> Shape {
-    Shape::Factor { most }
-}
-
-pub(in crate::config) const fn word(words: &'static [&'static str]) -> Shape {
-    Shape::Word(words)
-}
-
-pub(in crate::config) const fn list(most: usize) -> Shape {
-    Shape::List { most }
-}
-
-pub(in crate::config) const fn texts(most: usize) -> Shape {
-    Shape::Texts { most }
-}
-
-pub(in crate::config) const fn numbers(most: usize) -> Shape {
-    Shape::Numbers { most }
-}
-
-pub(in crate::config) const fn values(of: &'static Shape, most: usize) -> Shape {
-    Shape::Values { of, most }
-}
-
-pub(in crate::config) const fn named(most: usize) -> Shape {
-    Shape::Named { most }
-}
-
-pub(in crate::config) const fn map(of: &'static Shape, most: usize) -> Shape {
-    Shape::Map { of, most }
-}
-
-pub(in crate::config) const fn table(of: &'static TableSpec) -> Shape {
-    Shape::Table(of)
-}
-
 pub(in crate::config) const fn tables(
     of: &'static TableSpec,
     most: usize,
@@ -293,14 +251,6 @@ pub(in crate::config) const fn some_tables(
     }
 }
 
-pub(in crate::config) const fn named_tables(of: &'static TableSpec, most: usize) -> Shape {
-    Shape::NamedTables { of, most }
-}
-
-pub(in crate::config) const fn either(shapes: &'static [Shape]) -> Shape {
-    Shape::Either(shapes)
-}
-
 impl Shape {
     /// Returns a property of the shape, or of the first of several that has it.
     pub(in crate::config) fn find<T>(
@@ -317,23 +267,19 @@ impl Shape {
     pub(super) fn is_text(&self) -> bool {
         matches!(
             self,
-            Self::Text { .. }
-                | Self::Scalar(_)
-                | Self::Word(_)
-                | Self::Amount { .. }
-                | Self::Moment
+            Self::Text(..) | Self::Scalar(_) | Self::Word(_) | Self::Amount(..) | Self::Moment
         )
     }
 
     /// Returns true if a value may be a table of names that the writer chooses.
     pub(super) fn has_names(&self) -> bool {
-        matches!(self, Self::Named { .. } | Self::Map { .. })
+        matches!(self, Self::Named(..) | Self::Map(..))
     }
 
     /// Returns the bounds of a whole number.
     pub(in crate::config) fn bounds(&self) -> Option<RangeInclusive<u64>> {
         match self {
-            Self::Whole { least, most } | Self::Amount { least, most } => Some(*least..=*most),
+            Self::Whole(least, most) | Self::Amount(least, most) => Some(*least..=*most),
             _ => None,
         }
     }
@@ -341,10 +287,10 @@ impl Shape {
     /// Returns the maximum number of values of a list.
     pub(in crate::config) fn most(&self) -> Option<usize> {
         match self {
-            Self::List { most }
-            | Self::Texts { most }
-            | Self::Numbers { most }
-            | Self::Values { most, .. }
+            Self::List(most)
+            | Self::Texts(most)
+            | Self::Numbers(most)
+            | Self::Values(_, most)
             | Self::Tables { most, .. } => Some(*most),
             _ => None,
         }
@@ -362,7 +308,7 @@ impl Shape {
     pub(in crate::config) fn tables(&self) -> Option<&'static TableSpec> {
         match self {
             Self::Tables { of, .. } => Some(of),
-            Self::Values { of, .. } => of.table(),
+            Self::Values(of, _) => of.table(),
             _ => None,
         }
     }
@@ -370,20 +316,20 @@ impl Shape {
     /// Returns the text after "must be".
     pub(in crate::config) fn expected(&self) -> String {
         match self {
-            Self::Text { .. } | Self::Scalar(_) => "a string".into(),
-            Self::Whole { .. } | Self::Amount { .. } => "a whole number".into(),
-            Self::Factor { .. } => "a number".into(),
+            Self::Text(..) | Self::Scalar(_) => "a string".into(),
+            Self::Whole(..) | Self::Amount(..) => "a whole number".into(),
+            Self::Factor(..) => "a number".into(),
             Self::Flag => "`true` or `false`".into(),
             Self::Moment => "a date, or a date and a time".into(),
             Self::Word(words) => format!("one of {}", quoted(words)),
-            Self::List { .. } => "a list of strings".into(),
-            Self::Texts { .. } => "a string or a list of strings".into(),
-            Self::Numbers { .. } => "a string, a number, or a list of them".into(),
-            Self::Values { of, .. } => format!("{}, or a list of these", of.expected()),
-            Self::Named { .. } | Self::Map { .. } => "a table of names and their values".into(),
+            Self::List(..) => "a list of strings".into(),
+            Self::Texts(..) => "a string or a list of strings".into(),
+            Self::Numbers(..) => "a string, a number, or a list of them".into(),
+            Self::Values(of, _) => format!("{}, or a list of these", of.expected()),
+            Self::Named(..) | Self::Map(..) => "a table of names and their values".into(),
             Self::Table(_) => "a table".into(),
             Self::Tables { .. } => "a list of tables".into(),
-            Self::NamedTables { .. } => "a table of named tables".into(),
+            Self::NamedTables(..) => "a table of named tables".into(),
             Self::Either(shapes) => {
                 let each: Vec<_> = shapes.iter().map(Self::expected).collect();
                 each.join(", or ")

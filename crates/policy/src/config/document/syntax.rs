@@ -9,6 +9,7 @@ use toml::de::DeTable;
 use crate::config::MAX_BYTES;
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
+use crate::config::reason::{Reason, first_reason};
 
 /// Parses the readable part of the document; `None` if there is nothing to read.
 pub(in crate::config) fn document<'t>(
@@ -52,8 +53,8 @@ pub(in crate::config) fn parsed<'t>(text: &'t str, out: &mut Findings<'_>) -> Sp
         let (start, line) = line_of(text, at.start);
         reported = start..start + line.len() + 1; // with its end
         let rest = &line[(at.start - start).min(line.len())..];
-        let Advice { message, help } = advice(error.message(), line, rest);
-        out.error(codes::SYNTAX, at, message, "not valid TOML")
+        let Reason { why, help } = advice(error.message(), line, rest);
+        out.error(codes::SYNTAX, at, why, "not valid TOML")
             .help(help);
     }
     document
@@ -73,95 +74,61 @@ fn twice(text: &str, at: Range<usize>, out: &mut Findings<'_>) {
         .help(help);
 }
 
-/// Message and help for a line that cannot be parsed.
-struct Advice {
-    message: String,
-    help: String,
-}
-
 /// Explains an error from the message of the parser, its line, and the rest of the line from the
-/// place of the error.
-fn advice(message: &str, line: &str, rest: &str) -> Advice {
+/// place of the error: the reason is the message.
+fn advice(message: &str, line: &str, rest: &str) -> Reason {
     let line = line.trim();
     let (name, value) = line
         .split_once('=')
         .map_or((line, ""), |(name, value)| (name.trim(), value.trim()));
-    let advise = |help: &str| Advice {
-        message: sentence(message),
-        help: help.to_owned(),
-    };
-    if line.starts_with("limit_req") || line.starts_with("limit_conn") {
-        return advise(
-            "this is nginx, and a policy is TOML: `ratekeeper import --from nginx FILE` translates it",
-        );
-    }
-    if line.contains(['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2019}']) {
-        return advise("use straight quotes: \"...\"");
-    }
-    if message.contains("unclosed array,") || message.contains("missing comma between array") {
-        return advise(
-            "close the list with `]`, and put a comma between its values: [\"a\", \"b\"]",
-        );
-    }
-    if message.contains("unclosed inline table") {
-        return advise("close the table with `}`");
-    }
-    if let Some(help) = of_another_format(line) {
-        return advise(&help);
-    }
-    if let Some(advice) = of_another_language(message, line, rest) {
-        return advice;
-    }
-    if line.starts_with('[') {
-        return advise("close the brackets: [[limit]] begins a limit, [defaults] a table");
-    }
-    if !line.contains('=') {
-        return advise(&without_equals(line));
-    }
-    if value.is_empty() {
-        let message = format!("`{}` has no value", shown(name));
-        let help = format!("write a value after `=`, as in {} = \"...\"", shown(name));
-        return Advice { message, help };
-    }
+    let typographic = ['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2019}'];
     let bare = |c: char| c.is_ascii_alphanumeric() || "/-.:_*".contains(c);
     let list = value.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
     let words = list.unwrap_or(value).split(',').map(str::trim);
-    if words.clone().all(|word| word.chars().all(bare)) {
-        let message = "a string must be in quotes".to_owned();
-        let values = words.map(quoted).collect::<Vec<_>>().join(", ");
-        let is_list = list.is_some() || value.contains(',');
-        let values = if is_list {
-            format!("[{values}]")
-        } else {
-            values
-        };
-        let help = format!("write {} = {values}", shown(name));
-        return Advice { message, help };
-    }
-    if value.matches('"').count() % 2 == 1 {
-        let message = "a string has no closing quote".to_owned();
-        let help = "close the quotes: every string begins and ends with `\"`".to_owned();
-        return Advice { message, help };
-    }
-    advise(
-        "write TOML: name = \"text\", name = 5, name = true, name = [\"a\", \"b\"], name = { a = 1 }",
-    )
+    let values = || {
+        let values = words.clone().map(quoted).collect::<Vec<_>>().join(", ");
+        match list {
+            None if !value.contains(',') => values,
+            _ => format!("[{values}]"),
+        }
+    };
+    let of_list =
+        message.contains("unclosed array,") || message.contains("missing comma between array");
+    let of_form = first_reason! {
+        line.starts_with("limit_req") || line.starts_with("limit_conn") => sentence(message),
+            "this is nginx, and a policy is TOML: `ratekeeper import --from nginx FILE` translates it";
+        line.contains(typographic) => sentence(message), "use straight quotes: \"...\"";
+        of_list => sentence(message),
+            "close the list with `]`, and put a comma between its values: [\"a\", \"b\"]";
+        message.contains("unclosed inline table") => sentence(message), "close the table with `}`";
+    };
+    let other = || {
+        first_reason! {
+            line.starts_with('[') => sentence(message),
+                "close the brackets: [[limit]] begins a limit, [defaults] a table";
+            !line.contains('=') => sentence(message), without_equals(line);
+            value.is_empty() => format!("`{}` has no value", shown(name)),
+                format!("write a value after `=`, as in {} = \"...\"", shown(name));
+            words.clone().all(|word| word.chars().all(bare)) => "a string must be in quotes",
+                format!("write {} = {}", shown(name), values());
+            value.matches('"').count() % 2 == 1 => "a string has no closing quote",
+                "close the quotes: every string begins and ends with `\"`";
+        }
+    };
+    let of_format = || Some(Reason::new(sentence(message), of_another_format(line)?));
+    let found = of_form.or_else(of_format);
+    let found = found.or_else(|| of_another_language(message, line, rest));
+    let toml = "write TOML: name = \"text\", name = 5, name = true, name = [\"a\", \"b\"], name = { a = 1 }";
+    let found = found.or_else(other);
+    found.unwrap_or_else(|| Reason::new(sentence(message), toml))
 }
 
 /// Explains a value or a sign of another language, or a date that does not exist.
-fn of_another_language(message: &str, line: &str, rest: &str) -> Option<Advice> {
-    let say = |message: &str, help: String| {
-        Some(Advice {
-            message: message.to_owned(),
-            help,
-        })
-    };
-    if let Some(start) = ["//", "--", "/*", ";"]
-        .into_iter()
-        .find(|start| line.starts_with(start))
-    {
+fn of_another_language(message: &str, line: &str, rest: &str) -> Option<Reason> {
+    let mut comments = ["//", "--", "/*", ";"].into_iter();
+    if let Some(start) = comments.find(|start| line.starts_with(start)) {
         let message = format!("`{start}` begins no comment");
-        return say(&message, "begin comments with `#`".to_owned());
+        return Some(Reason::new(message, "begin comments with `#`"));
     }
     let end = rest.find([',', '}', ']', ' ', '#', ';']);
     let value = rest[..end.unwrap_or(rest.len())].trim();
@@ -169,52 +136,37 @@ fn of_another_language(message: &str, line: &str, rest: &str) -> Option<Advice> 
     let name = before.trim_end().strip_suffix('=').unwrap_or_default();
     let name = name.trim_end();
     let name = &name[name.rfind([' ', ',', '{']).map_or(0, |at| at + 1)..];
-    if let Some(date) = no_such_date(value) {
-        return say(
-            &date.0,
-            format!("write {} = {}", shown(name), shown(&date.1)),
-        );
+    if let Some((message, date)) = no_such_date(value) {
+        let help = format!("write {} = {}", shown(name), shown(&date));
+        return Some(Reason::new(message, help));
     }
     let literal = match value.to_ascii_lowercase().as_str() {
-        "yes" | "on" | "true" => Some("true"),
-        "no" | "off" | "false" => Some("false"),
-        _ => None,
+        "yes" | "on" | "true" => "true",
+        "no" | "off" | "false" => "false",
+        _ => "",
     };
     // A country `NO` is a string, and so are methods and plans: only flags are in lower case.
-    if let Some(literal) =
-        literal.filter(|_| !name.is_empty() && value != value.to_ascii_uppercase())
-    {
-        let message = format!("`{value}` is neither `true` nor `false`");
-        return say(&message, format!("write {} = {literal}", shown(name)));
-    }
-    if matches!(value, "null" | "nil" | "None" | "~") {
-        return say(
-            "a field cannot be without a value",
-            "remove the field".to_owned(),
-        );
-    }
-    if message.contains("missing assignment") && rest.trim_start().starts_with(':') {
-        let help = "write `=` instead of `:`, as in { path = \"/login\" }".to_owned();
-        return say("TOML has no `:` between a name and its value", help);
-    }
-    if message.contains("escape") || message.contains("unicode value") {
-        let help = "write the string in single quotes, or each backslash twice".to_owned();
-        return say("a backslash in double quotes begins an escape", help);
-    }
-    if message.contains("extra `=`") {
-        return say("a field has one `=`", "remove the second `=`".to_owned());
-    }
-    if line.contains('=') && line.ends_with(';') {
-        let help = "remove the `;`: a line ends by itself".to_owned();
-        return say("a line does not end with `;`", help);
-    }
+    let is_flag = !literal.is_empty() && !name.is_empty() && value != value.to_ascii_uppercase();
     let is_inline = line.contains('{') && before.contains('{') && !name.is_empty();
-    let is_word = !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    if is_inline && is_word && value.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        let help = format!("write {} = {}", shown(name), quoted(value));
-        return say("a string must be in quotes", help);
+    let is_word = value.starts_with(|c: char| c.is_ascii_alphabetic())
+        && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    first_reason! {
+        is_flag => format!("`{value}` is neither `true` nor `false`"),
+            format!("write {} = {literal}", shown(name));
+        matches!(value, "null" | "nil" | "None" | "~") => "a field cannot be without a value",
+            "remove the field";
+        message.contains("missing assignment") && rest.trim_start().starts_with(':') =>
+            "TOML has no `:` between a name and its value",
+            "write `=` instead of `:`, as in { path = \"/login\" }";
+        message.contains("escape") || message.contains("unicode value") =>
+            "a backslash in double quotes begins an escape",
+            "write the string in single quotes, or each backslash twice";
+        message.contains("extra `=`") => "a field has one `=`", "remove the second `=`";
+        line.contains('=') && line.ends_with(';') => "a line does not end with `;`",
+            "remove the `;`: a line ends by itself";
+        is_inline && is_word => "a string must be in quotes",
+            format!("write {} = {}", shown(name), quoted(value));
     }
-    None
 }
 
 /// Returns the message about a date that does not exist, and the last date of its month.

@@ -3,7 +3,7 @@
 use ratekeeper_core::Nanos;
 
 use super::DAY;
-use crate::config::document::shape::{FLAG, SECRET, Shape, TEXT, fields, percent, span, table};
+use crate::config::document::shape::{Flag, SECRET, Shape, TEXT, Table, fields, percent, span};
 
 /// `for`: keys are looked at once a second, and a day is longer than an operator waits.
 const HOLD: Shape = span(Nanos::SECOND, DAY);
@@ -17,11 +17,11 @@ fields! {
     }
 
     pub(super) ALERTS = "`[alerts]`" {
-        optional webhook: table(&WEBHOOK),
+        optional webhook: Table(&WEBHOOK),
             "{ url = \"https://hooks.example.com/ratekeeper\", secret = \
              \"env:RATEKEEPER_WEBHOOK_SECRET\" }",
             "Receiver of a signed POST for each start and each end of an alert.";
-        optional reveal_keys: FLAG, "true",
+        optional reveal_keys: Flag, "true",
             "Shows the key of an alert in the log and to the webhook (default false).";
     }
 

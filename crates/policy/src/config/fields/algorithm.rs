@@ -4,7 +4,7 @@ use ratekeeper_core::{Nanos, Quota};
 
 use super::{MAX_AT_ONCE, MAX_COLD_FACTOR, MAX_SUB_BUCKETS, MILLISECOND, ROLLING};
 use crate::config::document::shape::{
-    AMOUNT, FLAG, SPAN, Shape, either, fields, pattern, span, whole, word,
+    AMOUNT, Either, Flag, SPAN, Shape, Whole, Word, fields, pattern, span,
 };
 
 /// `lease`: leases are reported in milliseconds.
@@ -15,10 +15,10 @@ fields! {
         required size: AMOUNT, "20",
             "Maximum number of permits that pass at once: the burst.";
         required refill: pattern(ROLLING), "\"10/1s\"", "Rate of the refill.";
-        optional step: either(&[FLAG, word(STEP)]), "\"clock\"",
+        optional step: Either(&[Flag, Word(STEP)]), "\"clock\"",
             "Refills in whole amounts: each period from the \"first\" take from a full bucket (as \
              true does), or on the \"clock\".";
-        optional start: word(&["full"]), "\"full\"", "Initial state of a bucket.";
+        optional start: Word(&["full"]), "\"full\"", "Initial state of a bucket.";
     }
 }
 
@@ -30,25 +30,25 @@ fields! {
             "Maximum number of requests that wait at once.";
         optional max_wait: SPAN, "\"2s\"",
             "Maximum wait of a request; a request that would wait longer is refused.";
-        optional order: word(&["fifo"]), "\"fifo\"", "Order in which requests leave the queue.";
+        optional order: Word(&["fifo"]), "\"fifo\"", "Order in which requests leave the queue.";
     }
 
     pub(super) WARMUP = "a warm-up" {
         required period: SPAN, "\"10s\"",
             "Time from cold to warm, if requests keep coming.";
-        optional cold_factor: whole(1, MAX_COLD_FACTOR), "3",
+        optional cold_factor: Whole(1, MAX_COLD_FACTOR), "3",
             "Ratio of the time between two permits when cold to that when warm.";
     }
 
     pub(super) BALANCE = "`balance`" {
-        optional start: whole(0, Quota::MAX_PERMITS), "100",
+        optional start: Whole(0, Quota::MAX_PERMITS), "100",
             "Credits of a key that was never seen (default 0).";
         required max: AMOUNT, "1000000",
             "Maximum number of credits of a key.";
     }
 
     pub(super) CONCURRENCY = "`concurrency`" {
-        required max: whole(1, MAX_AT_ONCE), "50", "Maximum number of permits on loan at once.";
+        required max: Whole(1, MAX_AT_ONCE), "50", "Maximum number of permits on loan at once.";
         optional lease: LEASE, "\"60s\"",
             "Time after which the permit of a crashed holder comes back (default 60s).";
     }
@@ -69,9 +69,9 @@ pub(super) const ALGORITHMS: &[&str] = &[
 
 fields! {
     pub(super) ALGORITHM = "`algorithm`" {
-        required name: word(ALGORITHMS), "\"sub-buckets\"", "Name of the algorithm.";
-        optional count: whole(1, MAX_SUB_BUCKETS), "6", "For sub-buckets: their number.";
-        optional edge: word(&["full", "weighted", "drop"]), "\"full\"",
+        required name: Word(ALGORITHMS), "\"sub-buckets\"", "Name of the algorithm.";
+        optional count: Whole(1, MAX_SUB_BUCKETS), "6", "For sub-buckets: their number.";
+        optional edge: Word(&["full", "weighted", "drop"]), "\"full\"",
             "For sub-buckets: weight of the sub-bucket that leaves the window.";
         optional min_gap: SPAN, "\"200ms\"",
             "For a sliding window log: minimum time between two requests.";

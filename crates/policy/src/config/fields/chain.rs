@@ -3,14 +3,14 @@
 use ratekeeper_core::Quota;
 
 use super::{MAX_PERCENT, QUOTA};
-use crate::config::document::shape::{either, fields, pattern, percent, table, whole};
+use crate::config::document::shape::{Either, Table, Whole, fields, pattern, percent};
 
 const SIGNAL: &str = "^([a-z0-9-]{1,40}|upstream[.]([a-z0-9-]{1,40}[.])?(latency|errors))$";
 const BELOW: &str = "^([1-9][0-9]{0,3}%|[0-9]+(us|ms|s))$";
 
 fields! {
     pub(super) SOFT = "`soft`" {
-        required extra: either(&[percent(MAX_PERCENT), whole(1, Quota::MAX_PERMITS)]), "\"10%\"",
+        required extra: Either(&[percent(MAX_PERCENT), Whole(1, Quota::MAX_PERMITS)]), "\"10%\"",
             "Requests over the limit in the same period: a percentage of it, rounded down, or a \
              number.";
     }
@@ -18,7 +18,7 @@ fields! {
     pub(super) ELASTIC = "`elastic`" {
         required up_to: pattern(QUOTA), "\"200/1m\"",
             "Maximum while the signal is low: a larger number, in the period of the limit.";
-        required r#while: table(&WHILE), "{ signal = \"load\", below = \"70%\" }",
+        required r#while: Table(&WHILE), "{ signal = \"load\", below = \"70%\" }",
             "Signal that allows the extra; without a level, or with one that has ended, it does \
              not.";
     }

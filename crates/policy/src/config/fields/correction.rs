@@ -5,7 +5,7 @@ use ratekeeper_core::Quota;
 use super::requests::MATCH;
 use super::{AMOUNT_SOURCE, DAY, MILLISECOND};
 use crate::config::document::shape::{
-    Shape, TEXT, either, fields, name, pattern, some_tables, span, table, values, whole,
+    Either, Shape, TEXT, Table, Values, Whole, fields, name, pattern, some_tables, span,
 };
 
 /// Maximum number of statuses, and of outcomes: they are compared one by one.
@@ -14,7 +14,7 @@ const STATUS_CLASS: &str = "^[1-5]xx$";
 
 /// `report_within`: until then the store keeps a record of each request; ids count milliseconds.
 pub(super) const WITHIN: Shape = span(MILLISECOND, DAY);
-const PERMITS: Shape = whole(1, Quota::MAX_PERMITS);
+const PERMITS: Shape = Whole(1, Quota::MAX_PERMITS);
 /// Maximum number of prices of a limit: each is compared with a request.
 const MAX_PRICES: usize = 100;
 /// `reserve`: a number, an attribute, a value of the body, or a list of prices.
@@ -27,7 +27,7 @@ const AMOUNTS: &[Shape] = &[
 pub(super) const COSTS: &[Shape] = &[
     PERMITS,
     pattern(AMOUNT_SOURCE),
-    table(&ESTIMATE),
+    Table(&ESTIMATE),
     some_tables(&PRICE, MAX_PRICES, "limit.cost"),
 ];
 
@@ -36,15 +36,11 @@ fields! {
         required is: PERMITS, "10",
             "Cost of the requests of this price, whatever their caller states. Of all prices of a \
              request the highest counts, and 1 without any.";
-        shared MATCH.named("method");
-        shared MATCH.named("host");
-        shared MATCH.named("path");
-        shared MATCH.named("header");
-        shared MATCH.named("descriptor");
+        shared MATCH { method host path header descriptor };
     }
 
     ESTIMATE = "`cost`" {
-        required reserve: either(AMOUNTS), "\"attr:max_tokens\"",
+        required reserve: Either(AMOUNTS), "\"attr:max_tokens\"",
             "Estimate that is charged until the actual cost is known: a number, an attribute, a value \
              of the body, or prices of some requests.";
         optional settle: TEXT, "\"response.header:x-tokens-used\"",
@@ -57,18 +53,17 @@ fields! {
     }
 
     pub(super) COUNT = "`count`" {
-        optional status: values(&either(STATUSES), MAX_RESULTS), "[401, \"5xx\"]",
+        optional status: Values(&Either(STATUSES), MAX_RESULTS), "[401, \"5xx\"]",
             "Statuses of the response: numbers, or classes such as \"5xx\".";
-        optional outcome: values(&WORD, MAX_RESULTS), "\"declined\"",
+        optional outcome: Values(&WORD, MAX_RESULTS), "\"declined\"",
             "Words of the application for the result of its work.";
     }
 
     pub(super) RESET_ON = "`reset_on`" {
-        shared COUNT.named("status");
-        shared COUNT.named("outcome");
+        shared COUNT { status outcome };
     }
 }
 
 /// `status`: a number, or a class.
-const STATUSES: &[Shape] = &[whole(100, 599), pattern(STATUS_CLASS)];
+const STATUSES: &[Shape] = &[Whole(100, 599), pattern(STATUS_CLASS)];
 const WORD: Shape = name(40, "._-");

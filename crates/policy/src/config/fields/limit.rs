@@ -12,19 +12,13 @@ use super::requests::MATCH;
 use super::unit::UNIT;
 use super::{ANCHOR, MAX_AT_ONCE, MAX_KEY_PARTS, MAX_PLANS, MISSING, NAME, POLICY, QUOTA, STATUS};
 use crate::config::document::shape::{
-    FLAG, MOMENT, SPAN, Shape, TEXT, either, fields, list, map, pattern, table, texts, whole, word,
+    Either, Flag, List, Map, Moment, SPAN, Shape, TEXT, Table, Texts, Whole, Word, fields, pattern,
 };
 use crate::model::rules::role::MAX_OTHERWISE;
 
 fields! {
     pub(super) DEFAULTS = "`[defaults]`" {
-        shared LIMIT.named("mode");
-        shared LIMIT.named("missing_key");
-        shared LIMIT.named("response");
-        shared LIMIT.named("count_denied");
-        shared LIMIT.named("status");
-        shared LIMIT.named("on_store_error");
-        shared LIMIT.named("path_case");
+        shared LIMIT { mode missing_key response count_denied status on_store_error path_case };
     }
 }
 
@@ -33,11 +27,11 @@ const MAX_REPLACED: usize = 16;
 /// `on_limit`
 const ROUTE_NAME: &str = "^route:[a-z0-9-]{1,40}$";
 /// `anchor`: a day of the month, a word or an attribute, or a date.
-const ANCHORS: &[Shape] = &[whole(1, 31), pattern(ANCHOR), MOMENT];
+const ANCHORS: &[Shape] = &[Whole(1, 31), pattern(ANCHOR), Moment];
 /// `concurrency`: a number, or a table.
-const CONCURRENCIES: &[Shape] = &[whole(1, MAX_AT_ONCE), table(&CONCURRENCY)];
+const CONCURRENCIES: &[Shape] = &[Whole(1, MAX_AT_ONCE), Table(&CONCURRENCY)];
 /// `algorithm`: a word, or a table.
-const WAYS: &[Shape] = &[word(ALGORITHMS), table(&ALGORITHM)];
+const WAYS: &[Shape] = &[Word(ALGORITHMS), Table(&ALGORITHM)];
 /// Exactly one of these sets the quantity of a limit.
 pub(in crate::config) const QUANTITIES: &[&str] =
     &["limit", "bucket", "spacing", "concurrency", "balance"];
@@ -47,50 +41,50 @@ fields! {
     pub(in crate::config) LIMIT = "a limit" one of QUANTITIES {
         required name: pattern(NAME), "\"per-ip\"",
             "Unique name, which identifies the counters across reloads.";
-        optional r#match: table(&MATCH), "{ path = \"/login\" }",
+        optional r#match: Table(&MATCH), "{ path = \"/login\" }",
             "Requests that the limit applies to (default: all).";
-        required key: list(MAX_KEY_PARTS), "[\"ip\"]",
+        required key: List(MAX_KEY_PARTS), "[\"ip\"]",
             "Parts of the key: one counter for each combination of their values.";
         optional limit: pattern(QUOTA), "\"100/1m\"",
             "Requests in a period: a duration (1m), counted by the algorithm, or a calendar period \
              (day).";
-        optional bucket: table(&BUCKET), "{ size = 20, refill = \"10/1s\" }",
+        optional bucket: Table(&BUCKET), "{ size = 20, refill = \"10/1s\" }",
             "Bucket of permits: its size (the burst) and its refill.";
         optional spacing: SPAN, "\"200ms\"", "Minimum time between two requests.";
-        optional concurrency: either(CONCURRENCIES), "{ max = 50, lease = \"60s\" }",
+        optional concurrency: Either(CONCURRENCIES), "{ max = 50, lease = \"60s\" }",
             "Maximum number of permits on loan at once; POST /v1/acquire takes a permit, POST \
              /v1/release returns it.";
-        optional balance: table(&BALANCE), "{ start = 100, max = 1000000 }",
+        optional balance: Table(&BALANCE), "{ start = 100, max = 1000000 }",
             "Prepaid credits, which do not refill; POST /v1/grant of the admin listener adds some.";
-        optional anchor: either(ANCHORS), "15",
+        optional anchor: Either(ANCHORS), "15",
             "Beside a calendar limit: the day on which its periods begin. For a month a number (in \
              a shorter month, its last day), a date or attr:NAME, an attribute with the day of \
              each key; for a week mon to sun; for a year a date.";
-        optional algorithm: either(WAYS), "\"fixed-window\"",
+        optional algorithm: Either(WAYS), "\"fixed-window\"",
             "Algorithm of `limit` (default token-bucket).";
-        optional queue: table(&QUEUE), "{ max = 100, max_wait = \"2s\" }",
+        optional queue: Table(&QUEUE), "{ max = 100, max_wait = \"2s\" }",
             "Queue for excess requests, beside a token bucket, a leaky bucket or spacing.";
-        optional warmup: table(&WARMUP), "{ period = \"10s\", cold_factor = 3 }",
+        optional warmup: Table(&WARMUP), "{ period = \"10s\", cold_factor = 3 }",
             "Warm-up beside `limit`: after a rest, requests are admitted slowly at first, as in \
              Guava.";
-        optional unit: table(&UNIT), "{ name = \"USD\", decimals = 2 }",
+        optional unit: Table(&UNIT), "{ name = \"USD\", decimals = 2 }",
             "Unit of the quantities and the cost, which then have decimals: size = \"200.00\".";
-        optional cost: either(COSTS), "5",
+        optional cost: Either(COSTS), "5",
             "Cost of a request: a number, the attribute or the value of the body that holds it, \
              prices of some requests, or an estimate that the actual cost replaces.";
-        optional count: table(&COUNT), "{ status = [401, 403] }",
+        optional count: Table(&COUNT), "{ status = [401, 403] }",
             "Results that count. A request is charged when it is judged; a report of another \
              result gives the charge back.";
-        optional reset_on: table(&RESET_ON), "{ status = [200] }",
+        optional reset_on: Table(&RESET_ON), "{ status = [200] }",
             "Results after which the key begins anew.";
         optional report_within: WITHIN, "\"10m\"",
             "Time within which POST /v1/report corrects a charge, at most 24h (default 2m); \
              without a report the charge stays.";
-        optional active: table(&ACTIVE), "{ hours = \"01:00-06:00\", timezone = \"Europe/Oslo\" }",
+        optional active: Table(&ACTIVE), "{ hours = \"01:00-06:00\", timezone = \"Europe/Oslo\" }",
             "Hours, days and dates at which the limit applies (default: always).";
-        optional alert: table(&ALERT), "{ above = \"80%\", for = \"2m\" }",
+        optional alert: Table(&ALERT), "{ above = \"80%\", for = \"2m\" }",
             "Reports keys that stay above a part of the limit.";
-        optional mode: word(&["enforce", "shadow", "off"]), "\"shadow\"",
+        optional mode: Word(&["enforce", "shadow", "off"]), "\"shadow\"",
             "enforce: decides and refuses; shadow: decides and counts; off: does nothing.";
         optional missing_key: pattern(MISSING), "\"use:ip\"",
             "Behaviour for a request without a part of the key: skip, deny, shared, or use:PART \
@@ -99,62 +93,54 @@ fields! {
             "Response of a refusal: the name of a [response.NAME].";
         optional status: STATUS, "429",
             "HTTP status of a refusal; overrides that of a `response` beside it.";
-        optional on_store_error: word(&["local", "allow", "deny"]), "\"local\"",
+        optional on_store_error: Word(&["local", "allow", "deny"]), "\"local\"",
             "Decision while the Redis store fails: local (this process applies its share of the \
              limit), allow or deny. It also applies to a late call. The charge of a late call \
              stays in the store, so deny costs permits that no request used, and local counts the \
              request twice.";
-        optional count_denied: FLAG, "true", "Counts refused requests as well.";
-        optional path_case: word(&["insensitive", "sensitive"]), "\"sensitive\"",
+        optional count_denied: Flag, "true", "Counts refused requests as well.";
+        optional path_case: Word(&["insensitive", "sensitive"]), "\"sensitive\"",
             "Case of paths: insensitive (default) treats /Login and /login as one path, sensitive \
              as two.";
-        optional plans: map(&NUMBERS, MAX_PLANS), "{ pro = \"600/1m\" }",
+        optional plans: Map(&NUMBERS, MAX_PLANS), "{ pro = \"600/1m\" }",
             "Numbers for the requests of a plan, in place of the limit's own; \"unlimited\" or \
              \"blocked\".";
-        optional ban: table(&BAN), "{ after = 3, within = \"24h\", for = \"1h\" }",
+        optional ban: Table(&BAN), "{ after = 3, within = \"24h\", for = \"1h\" }",
             "Bans a key after some refusals by this limit: it is refused until the ban ends.";
-        optional soft: table(&SOFT), "{ extra = \"10%\" }",
+        optional soft: Table(&SOFT), "{ extra = \"10%\" }",
             "Requests over the limit that pass with a warning.";
-        optional elastic: table(&ELASTIC),
+        optional elastic: Table(&ELASTIC),
             "{ up_to = \"200/1m\", while = { signal = \"load\", below = \"70%\" } }",
             "Requests over the limit that pass while a signal is low.";
-        optional otherwise: texts(MAX_OTHERWISE), "\"named\"",
+        optional otherwise: Texts(MAX_OTHERWISE), "\"named\"",
             "Names of the limits that are asked, in order, when this one denies; they are asked by \
              no other request.";
-        optional replaces: texts(MAX_REPLACED), "\"api\"",
+        optional replaces: Texts(MAX_REPLACED), "\"api\"",
             "Names of the limits that are not asked about the requests to which this one applies.";
         optional on_limit: pattern(ROUTE_NAME), "\"route:spare\"",
             "The gateway forwards the requests that this limit denies to the route of this name; \
              other listeners refuse them.";
-        optional percent: whole(0, 100), "10",
+        optional percent: Whole(0, 100), "10",
             "Percentage of the keys for which the limit is enforced; for the others it decides and \
              counts (default 100). A larger percentage enforces it for the keys of a smaller one \
              as well.";
         optional candidate: TEXT, "\"80/1m\"",
             "Another number that is tried beside the limit: it decides and counts by itself, and \
              never refuses. Written like the number of a plan.";
-        optional scope: word(&["cluster", "node"]), "\"node\"",
+        optional scope: Word(&["cluster", "node"]), "\"node\"",
             "With [store.redis]: cluster (default) counts in all processes together, node in each \
              process by itself.";
         optional distinct: TEXT, "\"attr:account\"",
             "Counts different values of a key part in each window, and not requests.";
-        optional priority: table(&PRIORITY),
+        optional priority: Table(&PRIORITY),
             "{ last = \"20%\", match = { path = \"/health\" } }",
             "Keeps the last part of the limit for some of its requests.";
     }
 
     /// How much a limit allows, by itself: a limiter inside a program.
     pub(in crate::config) QUANTITY = "a limiter" one of QUANTITIES {
-        shared LIMIT.named("limit");
-        shared LIMIT.named("bucket");
-        shared LIMIT.named("spacing");
-        shared LIMIT.named("concurrency");
-        shared LIMIT.named("balance");
-        shared LIMIT.named("anchor");
-        shared LIMIT.named("algorithm");
-        shared LIMIT.named("queue");
-        shared LIMIT.named("warmup");
-        shared LIMIT.named("count_denied");
-        shared POLICY.named("timezone");
+        shared LIMIT { limit bucket spacing concurrency balance anchor algorithm queue warmup
+            count_denied };
+        shared POLICY { timezone };
     }
 }

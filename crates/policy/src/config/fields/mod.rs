@@ -6,7 +6,7 @@
 use ratekeeper_core::Nanos;
 
 use super::document::shape::{
-    FLAG, FieldSpec, Shape, TEXT, fields, named_tables, table, tables, whole, word,
+    FieldSpec, Flag, NamedTables, Shape, TEXT, Table, Whole, Word, fields, tables,
 };
 
 mod active;
@@ -102,7 +102,7 @@ const ROLLING: &str = "^[0-9]+([.][0-9]+)?/[0-9]+(ns|us|ms|s|m|h|d|w)$";
 const ANCHOR: &str = "^(attr:.+|mon|tue|wed|thu|fri|sat|sun|[0-9]{4}-[0-9]{2}-[0-9]{2})$";
 const AMOUNT_SOURCE: &str = "^(attr:|form:|json:/).+$";
 const MISSING: &str = "^(skip|deny|shared|use:.+)$";
-const STATUS: Shape = whole(400, 599);
+const STATUS: Shape = Whole(400, 599);
 
 /// Place of a field that stands in another table than the one it was written in.
 pub(in crate::config) struct Owner {
@@ -154,41 +154,41 @@ pub(in crate::config) fn owner(name: &str) -> Option<Owner> {
 fields! {
     /// The whole file.
     pub(in crate::config) POLICY = "the policy" {
-        required version: whole(1, 1), "1", "Version of the language.";
+        required version: Whole(1, 1), "1", "Version of the language.";
         optional timezone: TEXT, "\"UTC\"",
             "IANA time zone that calendar words (hour, day, week, month, year) follow.";
-        optional headers: word(HEADERS), "\"ietf\"", "Headers that report limits to clients.";
-        optional client_ip: table(&CLIENT_IP), "{ trusted_proxies = [\"10.0.0.0/8\"] }",
+        optional headers: Word(HEADERS), "\"ietf\"", "Headers that report limits to clients.";
+        optional client_ip: Table(&CLIENT_IP), "{ trusted_proxies = [\"10.0.0.0/8\"] }",
             "Source of client addresses.";
-        optional geo: table(&GEO), "{ country_db = \"GeoLite2-Country.mmdb\" }",
+        optional geo: Table(&GEO), "{ country_db = \"GeoLite2-Country.mmdb\" }",
             "Source of the country and the network of a client.";
-        optional listen: table(&LISTEN), "{ http = \"127.0.0.1:8080\" }",
+        optional listen: Table(&LISTEN), "{ http = \"127.0.0.1:8080\" }",
             "Addresses of the listeners.";
-        optional envoy: table(&ENVOY), "{ config = \"ratelimit\" }", "Envoy's rate limit service.";
-        optional store: table(&STORE), "{ memory = { budget = \"256MiB\" } }",
+        optional envoy: Table(&ENVOY), "{ config = \"ratelimit\" }", "Envoy's rate limit service.";
+        optional store: Table(&STORE), "{ memory = { budget = \"256MiB\" } }",
             "Store of the counters.";
-        optional alerts: table(&ALERTS),
+        optional alerts: Table(&ALERTS),
             "{ webhook = { url = \"https://hooks.example.com/ratekeeper\", secret = \
              \"env:RATEKEEPER_WEBHOOK_SECRET\" } }",
             "Where alerts go beside the log, the metrics and the admin listener.";
-        optional reveal_keys: word(REVEAL_KEYS), "\"hash\"",
+        optional reveal_keys: Word(REVEAL_KEYS), "\"hash\"",
             "How keys are shown in lists of top keys and in the log of denials.";
-        optional log_denials: FLAG, "true",
+        optional log_denials: Flag, "true",
             "Logs refused requests, the first of a key always and then fewer (default true).";
-        optional log_requests: FLAG, "true",
+        optional log_requests: Flag, "true",
             "Shows method, path and X-Request-Id of refused requests in the log (default false).";
-        optional otlp: table(&OTLP), "{ endpoint = \"http://127.0.0.1:4318\" }",
+        optional otlp: Table(&OTLP), "{ endpoint = \"http://127.0.0.1:4318\" }",
             "Receiver of metrics and events by the OpenTelemetry protocol.";
-        optional metrics: table(&METRICS), "{ max_limits = 1000 }",
+        optional metrics: Table(&METRICS), "{ max_limits = 1000 }",
             "How much a scrape of the metrics shows.";
-        optional defaults: table(&DEFAULTS), "{ mode = \"shadow\" }",
+        optional defaults: Table(&DEFAULTS), "{ mode = \"shadow\" }",
             "Values for limits that do not set these fields themselves.";
         optional limit: tables(&LIMIT, MAX_LIMITS, "limit"),
             "[{ name = \"per-ip\", key = [\"ip\"], limit = \"100/1m\" }]",
             "The limits; all that match apply.";
-        optional jwt: table(&JWT), "{ keys = \"file:jwks.json\", algorithms = [\"ES256\"] }",
+        optional jwt: Table(&JWT), "{ keys = \"file:jwks.json\", algorithms = [\"ES256\"] }",
             "Valid tokens, for key parts jwt:X and matches jwt.X.";
-        optional plan: table(&PLAN), "{ from = \"header:x-plan\", default = \"free\" }",
+        optional plan: Table(&PLAN), "{ from = \"header:x-plan\", default = \"free\" }",
             "Source of the plan of a request, for limits with `plans`.";
         optional r#override: tables(&OVERRIDE, MAX_OVERRIDES, "override"),
             "[{ limit = \"named\", key = { ip = \"192.0.2.7\" }, set = \"20/1m\" }]",
@@ -199,7 +199,7 @@ fields! {
         optional exempt: tables(&EXEMPT, MAX_EXEMPTIONS, "exempt"),
             "[{ limits = [\"*\"], match = { path = \"/health\" } }]",
             "Requests that some limits do not count.";
-        optional response: named_tables(&RESPONSE, MAX_RESPONSES),
+        optional response: NamedTables(&RESPONSE, MAX_RESPONSES),
             "{ slow-down = { status = 429 } }",
             "Responses of refusals, by name.";
     }

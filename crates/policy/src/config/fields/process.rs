@@ -4,7 +4,7 @@ use ratekeeper_core::Nanos;
 
 use super::gateway::PROXY;
 use super::{DAY, MAX_CONNECTIONS, MAX_VALUES, TEN_MINUTES};
-use crate::config::document::shape::{FLAG, TEXT, address, fields, list, span, table, whole, word};
+use crate::config::document::shape::{Flag, List, TEXT, Table, Whole, Word, address, fields, span};
 
 pub(super) const HEADERS: &[&str] = &["ietf", "legacy", "both", "off"];
 
@@ -21,15 +21,15 @@ const ADMIN_WRITES: &[&str] = &["token", "open"];
 
 fields! {
     pub(super) CLIENT_IP = "`[client_ip]`" {
-        optional trusted_proxies: list(MAX_VALUES), "[\"10.0.0.0/8\", \"fd00::/8\"]",
+        optional trusted_proxies: List(MAX_VALUES), "[\"10.0.0.0/8\", \"fd00::/8\"]",
             "Proxies with a trusted forwarding header; they are compared one by one, so name \
              blocks of many. \"unix:\" trusts the callers of a Unix socket, and a hop of that name.";
         optional header: TEXT, "\"x-forwarded-for\"",
             "Forwarding header; the client is its rightmost address that is not a trusted proxy.";
-        optional trusted_headers: list(MAX_VALUES), "[\"x-plan\"]",
+        optional trusted_headers: List(MAX_VALUES), "[\"x-plan\"]",
             "Headers that the trusted proxies set or remove in each request; without it, what \
              other headers decide is warned of (RK0314).";
-        optional ipv6_prefix: whole(1, 128), "64",
+        optional ipv6_prefix: Whole(1, 128), "64",
             "Bits of an IPv6 address that identify one client.";
     }
 
@@ -41,21 +41,21 @@ fields! {
             "Listener of metrics, health, keys and reload, as `http`.";
         optional grpc: address(8081), "\"127.0.0.1:8081\"",
             "Listener of gRPC, for Envoy and for programs: as `http`, or \"off\" (default).";
-        optional proxy: table(&PROXY), "{ upstream = \"http://127.0.0.1:3000\" }",
+        optional proxy: Table(&PROXY), "{ upstream = \"http://127.0.0.1:3000\" }",
             "Listener that limits requests and forwards them to an upstream.";
-        optional admin_writes: word(ADMIN_WRITES), "\"open\"",
+        optional admin_writes: Word(ADMIN_WRITES), "\"open\"",
             "Calls that may reset, refund and reload: \"token\", with the admin token; \"open\", \
              also directly from this machine.";
-        optional admin_hosts: list(MAX_VALUES), "[\"metrics.internal\"]",
+        optional admin_hosts: List(MAX_VALUES), "[\"metrics.internal\"]",
             "Names that an admin call without a token may have in `Host`, besides loopback \
              names; compared one by one.";
-        optional reuse_port: FLAG, "true",
+        optional reuse_port: Flag, "true",
             "Another process with the same setting may listen at the same ports, for the time of \
              an upgrade (default false).";
-        optional max_held: whole(1, MAX_HELD), "1000",
+        optional max_held: Whole(1, MAX_HELD), "1000",
             "Maximum number of answers that the HTTP listener holds back at a time, until the \
              moment that a `queue` grants; further requests are refused.";
-        optional max_connections: whole(1, MAX_CONNECTIONS), "10_000",
+        optional max_connections: Whole(1, MAX_CONNECTIONS), "10_000",
             "Maximum number of connections of the http, proxy and grpc listeners together; when \
              all are taken, the client with the most connections loses one to a new connection.";
         optional idle_timeout: span(Nanos::from_secs(5), DAY), "\"75s\"",
@@ -73,35 +73,35 @@ fields! {
     }
 
     pub(super) METRICS = "`[metrics]`" {
-        optional max_limits: whole(1, MAX_SHOWN_LIMITS), "1000",
+        optional max_limits: Whole(1, MAX_SHOWN_LIMITS), "1000",
             "Maximum number of limits with series of their own; further limits are counted \
              together, as `(other)`.";
-        optional near_percent: whole(1, MAX_NEAR_PERCENT), "90",
+        optional near_percent: Whole(1, MAX_NEAR_PERCENT), "90",
             "Percentage of a limit above which an allowed request counts as near it (default 80).";
     }
 
     pub(super) ENVOY = "`[envoy]`" {
         optional config: TEXT, "\"ratelimit\"",
             "Configuration of Envoy's rate limit service: a file, or a directory of *.yaml.";
-        optional merge_domains: FLAG, "true",
+        optional merge_domains: Flag, "true",
             "Allows several files of `config` to describe one domain.";
-        optional stop_increment: FLAG, "true",
+        optional stop_increment: Flag, "true",
             "Counts only the descriptors of a call that exceed their limits, if there are any.";
-        optional shadow_mode: FLAG, "true",
+        optional shadow_mode: Flag, "true",
             "Applies the rules of `config` without refusing any call.";
-        optional quota_mode: FLAG, "true",
+        optional quota_mode: Flag, "true",
             "Refuses a call only if all its descriptors exceed their limits.";
-        optional dynamic_metadata: FLAG, "true", "Adds dynamic metadata to answers under `config`.";
-        optional on_store_error: word(ENVOY_ON_STORE_ERROR), "\"error\"",
+        optional dynamic_metadata: Flag, "true", "Adds dynamic metadata to answers under `config`.";
+        optional on_store_error: Word(ENVOY_ON_STORE_ERROR), "\"error\"",
             "Decision for calls under `config` while Redis fails (default \"local\").";
-        optional headers: word(ENVOY_HEADERS), "\"ietf\"",
+        optional headers: Word(ENVOY_HEADERS), "\"ietf\"",
             "RateLimit fields that Envoy is asked to add for the client (default \"off\").";
-        optional header_names: table(&ENVOY_HEADER_NAMES), "{ limit = \"x-limit\" }",
+        optional header_names: Table(&ENVOY_HEADER_NAMES), "{ limit = \"x-limit\" }",
             "Names of the fields of headers = \"draft-03\".";
-        optional body: word(ENVOY_BODY), "\"limit\"",
+        optional body: Word(ENVOY_BODY), "\"limit\"",
             "Body for a refused client: \"limit\" for the limit's response (default \"off\").";
-        optional metadata: FLAG, "true", "Reports the limit that refused to Envoy's other filters.";
-        optional tls: table(&ENVOY_TLS), "{ certificate = \"server.pem\", key = \"server.key\" }",
+        optional metadata: Flag, "true", "Reports the limit that refused to Envoy's other filters.";
+        optional tls: Table(&ENVOY_TLS), "{ certificate = \"server.pem\", key = \"server.key\" }",
             "Certificates of the gRPC listener, which uses plain text without them.";
     }
 }

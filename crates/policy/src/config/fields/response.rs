@@ -1,12 +1,12 @@
 //! How a refusal looks: `[response.NAME]`.
 
 use super::STATUS;
-use crate::config::document::shape::{TEXT, either, fields, table, word};
+use crate::config::document::shape::{Either, TEXT, Table, Word, fields};
 
 fields! {
     pub(super) RESPONSE = "a response" {
         optional status: STATUS, "429", "HTTP status of the refusal.";
-        optional body: either(&[word(BODIES), table(&BODY)]), "\"problem+json\"",
+        optional body: Either(&[Word(BODIES), Table(&BODY)]), "\"problem+json\"",
             "Content of the body.";
         optional detail: TEXT, "\"Try again in {retry_after}.\"",
             "Field `detail` of problem+json; {retry_after} and {limit} are filled in.";

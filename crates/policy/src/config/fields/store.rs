@@ -4,7 +4,7 @@ use ratekeeper_core::Nanos;
 
 use super::{HOUR, MAX_SEEDS, MILLISECOND};
 use crate::config::document::shape::{
-    FLAG, SECRET, TEXT, fields, name, size, span, table, texts, whole,
+    Flag, SECRET, TEXT, Table, Texts, Whole, fields, name, size, span,
 };
 
 /// Longest `deadline`: callers do not wait longer.
@@ -12,36 +12,36 @@ const MAX_DEADLINE: Nanos = Nanos::from_secs(10);
 
 fields! {
     pub(super) STORE = "`[store]`" {
-        optional memory: table(&MEMORY), "{ budget = \"256MiB\" }",
+        optional memory: Table(&MEMORY), "{ budget = \"256MiB\" }",
             "Counters in the memory of this process.";
-        optional redis: table(&REDIS), "{ url = \"redis://127.0.0.1:6379\" }",
+        optional redis: Table(&REDIS), "{ url = \"redis://127.0.0.1:6379\" }",
             "Counters in Redis or Valkey, shared with other processes.";
     }
 
     pub(super) REDIS = "`[store.redis]`" {
-        required url: texts(MAX_SEEDS), "\"redis://127.0.0.1:6379\"",
+        required url: Texts(MAX_SEEDS), "\"redis://127.0.0.1:6379\"",
             "The server, as in \"redis://10.0.0.7:6379\", \"rediss://10.0.0.7:6379\" for TLS, or \
              \"unix:///run/redis.sock\"; or a list: nodes of a cluster, or sentinels.";
-        optional sentinel: table(&STORE_SENTINEL), "{ master = \"mymaster\" }",
+        optional sentinel: Table(&STORE_SENTINEL), "{ master = \"mymaster\" }",
             "Sentinels, if `url` lists them. The server that they name is reached as they are, \
              with TLS or without.";
-        optional tls: table(&STORE_TLS), "{ ca = \"ca.pem\" }",
+        optional tls: Table(&STORE_TLS), "{ ca = \"ca.pem\" }",
             "Trusted authorities and client certificate for URLs that begin with rediss.";
-        optional cluster: FLAG, "true",
+        optional cluster: Flag, "true",
             "Treats `url` as a node of a cluster; a list that is not of sentinels is always of \
              such nodes.";
         optional username: SECRET, "\"env:REDIS_USERNAME\"",
             "Source of the user name: env:NAME or file:PATH, relative to the policy.";
         optional password: SECRET, "\"env:REDIS_PASSWORD\"",
             "Source of the password: env:NAME or file:PATH, relative to the policy.";
-        optional database: whole(0, 65_535), "2", "Number of the database (default 0).";
+        optional database: Whole(0, 65_535), "2", "Number of the database (default 0).";
         optional prefix: name(40, ":._-"), "\"edge\"",
             "Prefix of the name of every key (default rk).";
         optional deadline: span(MILLISECOND, MAX_DEADLINE), "\"20ms\"",
             "Maximum time of a call, connecting included, from 1ms to 10s (default 50ms). After it \
              on_store_error decides, and a charge that the store makes nevertheless stays: give a \
              busy machine more time.";
-        optional nodes: whole(1, 10_000), "3",
+        optional nodes: Whole(1, 10_000), "3",
             "Number of processes that share the store: while it fails, each applies its share of a \
              limit (default 1).";
         optional node: TEXT, "\"env:HOSTNAME\"",

@@ -3,7 +3,7 @@
 use ratekeeper_core::Nanos;
 
 use super::{HOUR, MAX_NAMES};
-use crate::config::document::shape::{FLAG, SECRET, Shape, TEXT, fields, map, name, span};
+use crate::config::document::shape::{Flag, Map, SECRET, Shape, TEXT, fields, name, span};
 
 /// A message holds all metrics, so no more than one a second.
 const INTERVAL: Shape = span(Nanos::SECOND, HOUR);
@@ -13,7 +13,7 @@ fields! {
         required endpoint: TEXT, "\"https://otlp.example.com\"",
             "URL of the receiver, to which /v1/metrics and /v1/logs are appended; protobuf over \
              HTTP.";
-        optional headers: map(&SECRET, MAX_NAMES),
+        optional headers: Map(&SECRET, MAX_NAMES),
             "{ authorization = \"env:OTLP_AUTHORIZATION\" }",
             "Header fields of each message, by name, and the source of the value of each: env:NAME \
              or file:PATH, relative to the policy.";
@@ -25,7 +25,7 @@ fields! {
         optional service_name: name(100, "._-"), "\"edge\"",
             "Resource attribute service.name, 1 to 100 letters, digits, dots, hyphens or \
              underscores (default \"ratekeeper\").";
-        optional metrics: FLAG, "false", "Sends metrics (default true).";
-        optional events: FLAG, "false", "Sends events, as log records (default true).";
+        optional metrics: Flag, "false", "Sends metrics (default true).";
+        optional events: Flag, "false", "Sends events, as log records (default true).";
     }
 }

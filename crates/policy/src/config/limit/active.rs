@@ -25,7 +25,7 @@ use crate::config::settings::time_zone::ZoneSpec;
 use crate::model::rules::active::{Days, Hours, Schedule};
 use crate::model::rules::calendar::zone_name;
 use crate::model::rules::zone::Zone;
-use crate::{Active, RuleMode, WallTime};
+use crate::{Active, WallTime};
 
 /// The zones of a file, each read once, because a table takes some kilobytes.
 pub(super) type Zones = HashMap<String, Arc<Zone>>;
@@ -233,10 +233,7 @@ fn moment(table: Table<'_>, name: &str, out: &mut Findings<'_>) -> Option<At<Mom
 /// started at `origin`, or that are always active.
 pub(in crate::config) fn lints(drafts: &[Draft<'_>], origin: Origin, out: &mut Findings<'_>) {
     let start = WallTime::new(origin, Time::ZERO).unix_seconds();
-    for draft in drafts
-        .iter()
-        .filter(|draft| draft.rule.mode != RuleMode::Off)
-    {
+    for draft in drafts.iter().filter(|draft| !draft.is_off()) {
         let Some(schedule) = draft.rule.active.as_deref().map(Active::schedule) else {
             continue;
         };

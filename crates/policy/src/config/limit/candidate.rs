@@ -7,13 +7,12 @@
 //!
 //! It has the algorithm of the limit, and counters of its own.
 
-use std::ops::Range;
-
 use super::draft::Draft;
 use super::extras::beside;
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::exclusions::is_excluded;
+use crate::config::reason::{Reason, first_reason};
 use crate::config::variants::{SetText, VariantReader};
 use crate::{Role, Rule, RuleMode};
 
@@ -27,7 +26,12 @@ pub(in crate::config) fn candidates(
         let Some(text) = draft.table.text("candidate") else {
             continue;
         };
-        if is_excluded(draft.table, "candidate") || !takes_candidate(draft, &text.at, out) {
+        if is_excluded(draft.table, "candidate") {
+            continue;
+        }
+        if let Some(reason) = refused(draft) {
+            let what = "cannot have a candidate";
+            draft.cannot(what, codes::CANDIDATE, text.at, reason, out);
             continue;
         }
         if matches!(text.value, "unlimited" | "blocked") {
@@ -36,17 +40,12 @@ pub(in crate::config) fn candidates(
                 .help("write for example candidate = \"80/1m\"");
             continue;
         }
-        let set = SetText {
-            name: "",
-            text: text.value,
-            field: "candidate",
-        };
+        let set = SetText::of_limit(text.value, "candidate");
         let Some(quantity) = reader.quantity(draft, set, &text.at, out) else {
             continue;
         };
         let own = &draft.rule;
-        let kind = quantity.kind;
-        let rule = Rule {
+        let candidate = Rule {
             mode: match own.mode {
                 RuleMode::Off => RuleMode::Off,
                 RuleMode::Enforce | RuleMode::Shadow => RuleMode::Shadow,
@@ -54,37 +53,19 @@ pub(in crate::config) fn candidates(
             percent: None,
             ..beside(own, "candidate", Role::Candidate, quantity)
         };
-        let candidate = Draft {
-            rule,
-            kind,
-            ..draft.clone()
-        };
-        draft.candidate = Some(Box::new(candidate.rule));
+        draft.candidate = Some(Box::new(candidate));
     }
 }
 
-/// Reports a limit that cannot have a candidate.
-fn takes_candidate(draft: &Draft<'_>, at: &Range<usize>, out: &mut Findings<'_>) -> bool {
-    let (label, help) = if draft.rule.correction.is_some() {
-        (
-            "cannot stand beside an estimate",
-            "write cost = \"attr:tokens\" without `reserve`",
-        )
-    } else if draft.rule.variants.day_attribute().is_some() {
-        (
+/// Returns why a limit cannot have a candidate.
+fn refused(draft: &Draft<'_>) -> Option<Reason> {
+    first_reason! {
+        draft.rule.correction.is_some() => "cannot stand beside an estimate",
+            "write cost = \"attr:tokens\" without `reserve`";
+        draft.rule.variants.day_attribute().is_some() =>
             "cannot stand beside months with a day of each key",
-            "write `anchor` as a number, or leave `candidate` out",
-        )
-    } else if matches!(draft.rule.role, Role::Allowance) {
-        (
-            "another limit asks it by `otherwise`, and would count for it",
-            "write `candidate` in the limit that asks",
-        )
-    } else {
-        return true;
-    };
-    let message = format!("limit `{}` cannot have a candidate", draft.rule.limit.name);
-    out.error(codes::CANDIDATE, at.clone(), message, label)
-        .help(help);
-    false
+            "write `anchor` as a number, or leave `candidate` out";
+        draft.is_asked() => "another limit asks it by `otherwise`, and would count for it",
+            "write `candidate` in the limit that asks";
+    }
 }

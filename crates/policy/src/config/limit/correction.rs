@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use ratekeeper_core::{AnyAlgorithm, Call, Nanos, Outage};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Call, Nanos, Outage};
 
 use super::cost::CostEstimate;
 use crate::Correction;
@@ -11,6 +11,7 @@ use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::read::{At, SpannedValue, Table, whole};
 use crate::config::quantity::Quantity;
+use crate::config::reason::first_reason;
 use crate::model::rules::correction::ResultSet;
 
 /// Time within which a report corrects a charge, unless the limit sets another.
@@ -130,28 +131,23 @@ fn can_be_corrected(
     out: &mut Findings<'_>,
 ) {
     let algorithm = &quantity.algorithm;
-    let (label, help) = if algorithm.concurrency().is_some() {
-        (
-            "permits come back by POST /v1/release, not by a report".to_owned(),
+    let gives_back = field == "reset_on" || algorithm.supports(Call::Refund).is_ok();
+    let reason = first_reason! {
+        algorithm.concurrency().is_some() =>
+            "permits come back by POST /v1/release, not by a report",
             format!(
                 "leave `{field}` out, or write bucket = {{ size = 10, refill = \"10/1h\" }} in \
-                     place of `concurrency`"
-            ),
-        )
-    } else if let (true, Err(why)) = (field != "reset_on", algorithm.supports(Call::Refund)) {
-        (
-            format!("{} limits cannot give a charge back", why.algorithm),
+                 place of `concurrency`"
+            );
+        !gives_back => format!("{} limits cannot give a charge back", algorithm.name()),
             "write algorithm = \"token-bucket\", \"fixed-window\", \"sliding-window-counter\" or \
-             \"sliding-window-log\""
-                .to_owned(),
-        )
-    } else {
-        return;
+             \"sliding-window-log\"";
     };
-    let message = format!("`{field}` of {place} cannot be combined with its limit");
-    out.error(codes::NOT_CORRECTABLE, at, message, label)
-        .related(quantity.at.clone())
-        .help(help);
+    if let Some(reason) = reason {
+        let message = format!("`{field}` of {place} cannot be combined with its limit");
+        out.refuse(codes::NOT_CORRECTABLE, at, message, reason)
+            .related(quantity.at.clone());
+    }
 }
 
 /// Reads `{ status, outcome }`; wrong values are reported.

@@ -20,6 +20,7 @@ use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::exclusions::is_excluded;
 use crate::config::document::read::At;
+use crate::config::reason::{Reason, first_reason};
 use crate::config::variants::{VariantReader, WINDOWS, counts_values};
 use crate::{Cost, KeyPart, MissingKey, Role};
 
@@ -39,11 +40,9 @@ pub(in crate::config) fn distinct(
         let Some(part) = key_part(&written, out) else {
             continue;
         };
-        if let Some((label, help)) = refused(draft, &part) {
-            let name = &draft.rule.limit.name;
-            let message = format!("limit `{name}` cannot count \"{}\"", shown(written.value));
-            out.error(codes::DISTINCT, written.at, message, label)
-                .help(help);
+        if let Some(reason) = refused(draft, &part) {
+            let what = format!("cannot count \"{}\"", shown(written.value));
+            draft.cannot(&what, codes::DISTINCT, written.at, reason, out);
             continue;
         }
         let once = At::new(ExtraShare::Permits(1), written.at);
@@ -56,49 +55,30 @@ pub(in crate::config) fn distinct(
     }
 }
 
-/// Returns why a limit cannot count values, and what to write instead.
-fn refused(draft: &Draft<'_>, part: &KeyPart) -> Option<(String, String)> {
+/// Returns why a limit cannot count values.
+fn refused(draft: &Draft<'_>, part: &KeyPart) -> Option<Reason> {
     let rule = &draft.rule;
     let by_credential = rule.missing_key == MissingKey::Use(KeyPart::ApiKey);
-    if *part == KeyPart::ApiKey || by_credential {
+    let name = rule.limit.algorithm.name();
+    first_reason! {
         // A request may have two credentials, of which each has a key of its own.
-        let label = "a request may have two credentials, and this would count one of them";
-        let help = "name one of them: \"bearer\", or \"header:x-api-key\"";
-        return Some((label.to_owned(), help.to_owned()));
-    }
-    if rule.key.is_empty() && rule.limit.scope == LimitScope::Node {
-        let label = "a limit of each process has no key that keeps its values beside it";
-        let help = "name a key, as in key = [\"ip\"], or leave `scope` out";
-        return Some((label.to_owned(), help.to_owned()));
-    }
-    let pair = if !counts_values(&rule.limit.algorithm) {
-        let name = rule.limit.algorithm.name();
-        return Some((
-            format!("a {name} has no window in which a value is counted once"),
-            WINDOWS.to_owned(),
-        ));
-    } else if *part == KeyPart::All || rule.key.contains(part) {
-        (
+        *part == KeyPart::ApiKey || by_credential =>
+            "a request may have two credentials, and this would count one of them",
+            "name one of them: \"bearer\", or \"header:x-api-key\"";
+        rule.key.is_empty() && rule.limit.scope == LimitScope::Node =>
+            "a limit of each process has no key that keeps its values beside it",
+            "name a key, as in key = [\"ip\"], or leave `scope` out";
+        !counts_values(&rule.limit.algorithm) =>
+            format!("a {name} has no window in which a value is counted once"), WINDOWS;
+        *part == KeyPart::All || rule.key.contains(part) =>
             "all requests of a key have the same value",
-            "name a value that is not part of `key`",
-        )
-    } else if draft.denials == Denials::Counted {
-        (
-            "cannot stand beside `count_denied`",
-            "write count_denied = false in this limit",
-        )
-    } else if rule.is_for_descriptors() || part.is_of_descriptors() {
-        (
+            "name a value that is not part of `key`";
+        draft.denials == Denials::Counted => "cannot stand beside `count_denied`",
+            "write count_denied = false in this limit";
+        rule.is_for_descriptors() || part.is_of_descriptors() =>
             "values of descriptors are not counted",
-            "write a limit for requests, with a value such as \"attr:account\"",
-        )
-    } else if rule.key.is_empty() && draft.table.has("plans") {
-        (
-            "one counter for all requests has no plans",
-            "leave out `plans`",
-        )
-    } else {
-        return None;
-    };
-    Some((pair.0.to_owned(), pair.1.to_owned()))
+            "write a limit for requests, with a value such as \"attr:account\"";
+        rule.key.is_empty() && draft.table.has("plans") =>
+            "one counter for all requests has no plans", "leave out `plans`";
+    }
 }

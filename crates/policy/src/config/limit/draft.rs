@@ -10,8 +10,9 @@ use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::read::{At, Table};
 use crate::config::quantity::QuantityKind;
+use crate::config::reason::Reason;
 use crate::model::rules::chain::percent_of;
-use crate::{Rule, RuleMode};
+use crate::{Role, Rule, RuleMode};
 
 /// A rule, and where its parts stand in the file.
 #[derive(Clone, Debug)]
@@ -35,6 +36,24 @@ pub(in crate::config) struct Draft<'a> {
 }
 
 impl Draft<'_> {
+    /// Returns true if another limit asks this one by `otherwise`.
+    pub(in crate::config) fn is_asked(&self) -> bool {
+        matches!(self.rule.role, Role::Allowance)
+    }
+
+    /// Reports what the limit cannot do, and why.
+    pub(in crate::config) fn cannot(
+        &self,
+        what: &str,
+        code: &'static str,
+        at: Range<usize>,
+        reason: Reason,
+        out: &mut Findings<'_>,
+    ) {
+        let message = format!("limit `{}` {what}", self.rule.limit.name);
+        out.refuse(code, at, message, reason);
+    }
+
     /// Returns true if it is switched off.
     pub(in crate::config) fn is_off(&self) -> bool {
         self.rule.mode == RuleMode::Off
@@ -59,11 +78,7 @@ pub(super) fn unknown_limit<'k>(
     if !out.is_whole() {
         return;
     }
-    let near = out.nearest(name.value, known);
-    let help = near.map_or_else(
-        || other.to_owned(),
-        |near| format!("did you mean \"{near}\"?"),
-    );
+    let help = out.meant(name.value, known, "", || other.to_owned());
     let message = format!("no limit is called `{}`", shown(name.value));
     let label = "not found in this file";
     out.error(codes::UNKNOWN_LIMIT, name.at.clone(), message, label)

@@ -8,7 +8,6 @@
 //! The second limit has the algorithm and the period of the first, and counters of its own. So the
 //! bound of both is the sum of two bounds.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use ratekeeper_core::{Denials, Limit, LimitId};
@@ -21,6 +20,7 @@ use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::exclusions::is_excluded;
 use crate::config::document::read::{At, Table};
 use crate::config::quantity::Quantity;
+use crate::config::reason::{Reason, first_reason};
 use crate::config::variants::{VariantReader, extra_quantity};
 use crate::model::rules::signal::Signal;
 use crate::{Role, Rule, Settings, Variants};
@@ -39,7 +39,9 @@ pub(in crate::config) fn extras(
         let Some(written) = table.table(word).filter(|_| !is_excluded(table, word)) else {
             continue;
         };
-        if !takes_extra(draft, word, &written.at(), out) {
+        if let Some(reason) = refused(draft) {
+            let what = format!("cannot be {word}");
+            draft.cannot(&what, codes::EXTRA, written.at(), reason, out);
             continue;
         }
         let read = match word {
@@ -54,30 +56,15 @@ pub(in crate::config) fn extras(
 }
 
 /// Reports a limit that cannot have an extra.
-fn takes_extra(draft: &Draft<'_>, word: &str, at: &Range<usize>, out: &mut Findings<'_>) -> bool {
-    let table = draft.table;
-    let (label, help) = if !table.has("limit") {
-        (
-            "needs a number in a period",
-            "write the limit as limit = \"100/1m\"",
-        )
-    } else if draft.denials == Denials::Counted {
-        (
-            "cannot stand beside `count_denied`",
-            "write count_denied = false in this limit",
-        )
-    } else if draft.rule.correction.is_some() {
-        (
-            "cannot stand beside an estimate",
-            "write cost = \"attr:tokens\" without `reserve`",
-        )
-    } else {
-        return true;
-    };
-    let message = format!("limit `{}` cannot be {word}", draft.rule.limit.name);
-    out.error(codes::EXTRA, at.clone(), message, label)
-        .help(help);
-    false
+fn refused(draft: &Draft<'_>) -> Option<Reason> {
+    first_reason! {
+        !draft.table.has("limit") => "needs a number in a period",
+            "write the limit as limit = \"100/1m\"";
+        draft.denials == Denials::Counted => "cannot stand beside `count_denied`",
+            "write count_denied = false in this limit";
+        draft.rule.correction.is_some() => "cannot stand beside an estimate",
+            "write cost = \"attr:tokens\" without `reserve`";
+    }
 }
 
 /// `soft = { extra = "10%" }` or `soft = { extra = 10 }`

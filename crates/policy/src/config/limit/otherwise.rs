@@ -10,12 +10,11 @@ use ratekeeper_core::Denials;
 use super::draft::{Draft, by_name, unknown_limit};
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
+use crate::config::reason::{Reason, first_reason};
 use crate::{Role, Rule};
 
 /// What to write in place of a name that no limit has.
 pub(super) const ANOTHER: &str = "write the name of another limit";
-/// Why a list cannot name a limit again, and what to write instead.
-pub(super) const NAMED_TWICE: (&str, &str) = ("named twice", "name each limit once");
 
 /// Reads `otherwise` of every limit.
 pub(in crate::config) fn otherwise(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
@@ -28,17 +27,11 @@ pub(in crate::config) fn otherwise(drafts: &mut [Draft<'_>], out: &mut Findings<
                 unknown_limit(&text, names.keys().map(|it| &**it), ANOTHER, out);
                 continue;
             };
-            let why = if listed.contains(&asked) {
-                Some(NAMED_TWICE)
-            } else {
-                refused(&drafts[asking], &drafts[asked])
-            };
-            match why {
-                Some((label, help)) => {
-                    let name = &drafts[asking].rule.limit.name;
-                    let message = format!("limit `{name}` cannot ask `{}`", shown(text.value));
-                    out.error(codes::OTHERWISE, text.at, message, label)
-                        .help(help);
+            let twice = listed.contains(&asked).then(named_twice);
+            match twice.or_else(|| refused(&drafts[asking], &drafts[asked])) {
+                Some(reason) => {
+                    let what = format!("cannot ask `{}`", shown(text.value));
+                    drafts[asking].cannot(&what, codes::OTHERWISE, text.at, reason, out);
                 }
                 None => listed.push(asked),
             }
@@ -52,98 +45,56 @@ pub(in crate::config) fn otherwise(drafts: &mut [Draft<'_>], out: &mut Findings<
     }
 }
 
-/// Returns why a limit cannot ask another, and what to write instead.
-fn refused(asking: &Draft<'_>, asked: &Draft<'_>) -> Option<(&'static str, &'static str)> {
-    let limits = [asking, asked];
-    if asking.index == asked.index {
-        return Some(("it is the limit itself", "name another limit"));
-    }
-    let asks = asked.table.first_of(&["otherwise", "soft", "elastic"]);
-    if asks.is_some() {
-        return Some((
-            "it asks a limit itself",
-            "put all names into one list, in the order in which they are asked",
-        ));
-    }
-    let has = |field| limits.iter().any(|draft| draft.table.has(field));
-    if has("distinct") || has("priority") {
-        return Some((
-            "one of the two counts values, or keeps a part for some requests",
-            "leave out `distinct` and `priority` in both limits",
-        ));
-    }
-    if limits
-        .iter()
-        .any(|draft| draft.rule.limit.algorithm.concurrency().is_some())
-    {
-        return Some((
-            "permits on loan have no alternative",
-            "use limits of requests in a period",
-        ));
-    }
-    if has("queue") {
-        return Some((
-            "a limit with a `queue` holds requests back in place of asking another",
-            "leave out `queue`",
-        ));
-    }
-    if limits.iter().any(|draft| draft.denials == Denials::Counted) {
-        return Some((
-            "one of the two counts refused requests",
-            "write count_denied = false in both limits",
-        ));
-    }
-    if let Some(reason) = corrected_apart(&asking.rule, &asked.rule) {
-        return Some(reason);
-    }
-    if limits
-        .iter()
-        .any(|draft| draft.rule.limit.algorithm.bans().is_some())
-    {
-        return Some((
-            "one of the two bans keys, and would count refusals that pass",
-            "leave out `ban` in both limits",
-        ));
-    }
-    if asking.rule.is_for_descriptors() != asked.rule.is_for_descriptors() {
-        return Some((
-            "one of the two is for descriptors, the other for requests",
-            "name a limit for the same kind of request",
-        ));
-    }
-    if asking.rule.limit.outage != asked.rule.limit.outage {
-        return Some((
-            "the two have another `on_store_error`: that of a balance is \"deny\", of others \"local\"",
-            "write on_store_error = \"deny\" in both limits",
-        ));
-    }
-    (asking.rule.mode != asked.rule.mode && asked.table.has("mode") && !asked.is_off()).then_some((
-        "its `mode` is another",
-        "leave out `mode` there: the limit that asks decides",
-    ))
+/// Returns why a list cannot name a limit again.
+pub(super) fn named_twice() -> Reason {
+    Reason::new("named twice", "name each limit once")
 }
 
-/// Returns why a report cannot correct the charge of whichever limit was charged.
-fn corrected_apart(asking: &Rule, asked: &Rule) -> Option<(&'static str, &'static str)> {
-    let corrections = [asking, asked].map(|rule| rule.correction.as_deref());
-    if corrections
-        .iter()
-        .flatten()
-        .any(|correction| correction.reset_on.is_some())
-    {
-        return Some((
+/// Returns why a limit cannot ask another.
+fn refused(asking: &Draft<'_>, asked: &Draft<'_>) -> Option<Reason> {
+    let limits = [asking, asked];
+    let any = |holds: fn(&Draft<'_>) -> bool| limits.into_iter().any(holds);
+    let has = |field| limits.iter().any(|draft| draft.table.has(field));
+    first_reason! {
+        asking.index == asked.index => "it is the limit itself", "name another limit";
+        asked.table.first_of(&["otherwise", "soft", "elastic"]).is_some() =>
+            "it asks a limit itself",
+            "put all names into one list, in the order in which they are asked";
+        has("distinct") || has("priority") =>
+            "one of the two counts values, or keeps a part for some requests",
+            "leave out `distinct` and `priority` in both limits";
+        any(|draft| draft.rule.limit.algorithm.concurrency().is_some()) =>
+            "permits on loan have no alternative", "use limits of requests in a period";
+        has("queue") => "a limit with a `queue` holds requests back in place of asking another",
+            "leave out `queue`";
+        any(|draft| draft.denials == Denials::Counted) => "one of the two counts refused requests",
+            "write count_denied = false in both limits";
+        any(|draft| draft.rule.correction.as_deref().is_some_and(|it| it.reset_on.is_some())) =>
             "a result would begin the key anew in one limit, and leave the other",
-            "leave out `reset_on` in both limits",
-        ));
+            "leave out `reset_on` in both limits";
+        !corrected_alike(&asking.rule, &asked.rule) =>
+            "reports correct the charges of the two in different ways",
+            "write the same `count`, `reserve`, `settle` and `report_within` in both limits";
+        any(|draft| draft.rule.limit.algorithm.bans().is_some()) =>
+            "one of the two bans keys, and would count refusals that pass",
+            "leave out `ban` in both limits";
+        asking.rule.is_for_descriptors() != asked.rule.is_for_descriptors() =>
+            "one of the two is for descriptors, the other for requests",
+            "name a limit for the same kind of request";
+        asking.rule.limit.outage != asked.rule.limit.outage =>
+            "the two have another `on_store_error`: that of a balance is \"deny\", of others \"local\"",
+            "write on_store_error = \"deny\" in both limits";
+        asking.rule.mode != asked.rule.mode && asked.table.has("mode") && !asked.is_off() =>
+            "its `mode` is another", "leave out `mode` there: the limit that asks decides";
     }
-    let agree = match corrections {
+}
+
+/// Returns true if a report corrects the charge of either limit in the same way.
+fn corrected_alike(asking: &Rule, asked: &Rule) -> bool {
+    match [asking, asked].map(|rule| rule.correction.as_deref()) {
         [Some(one), Some(other)] => one.agrees_with(other),
         [one, other] => one.is_none() && other.is_none(),
-    };
-    (!agree).then_some((
-        "reports correct the charges of the two in different ways",
-        "write the same `count`, `reserve`, `settle` and `report_within` in both limits",
-    ))
+    }
 }
 
 /// Returns the rules of the drafts, with their extras and candidates behind them.

@@ -14,6 +14,7 @@ use crate::config::codes;
 use crate::config::diagnostic::Findings;
 use crate::config::document::exclusions::is_excluded;
 use crate::config::document::read::{At, Table};
+use crate::config::reason::{Reason, first_reason};
 use crate::config::settings::policy_files::PolicyFiles;
 use crate::{PathCase, Priority};
 
@@ -45,10 +46,9 @@ pub(in crate::config) fn priorities(
             continue;
         }
         let read = priority(table, draft.rule.matcher.path_case, files, out);
-        if let Some((label, help)) = refused(draft) {
-            let message = format!("limit `{}` cannot have a `priority`", draft.rule.limit.name);
-            out.error(codes::PRIORITY, table.at(), message, label)
-                .help(help);
+        if let Some(reason) = refused(draft) {
+            let what = "cannot have a `priority`";
+            draft.cannot(what, codes::PRIORITY, table.at(), reason, out);
             continue;
         }
         let Some(At { value, at }) = read else {
@@ -88,23 +88,19 @@ pub(in crate::config) fn priority(
     Some(At::new(priority, last.at))
 }
 
-/// Returns why a limit cannot have a priority, and what to write instead.
-fn refused(draft: &Draft<'_>) -> Option<(String, String)> {
-    if draft.denials == Denials::Counted {
-        let label = "refused requests would be charged to the part of the others".to_owned();
-        return Some((label, "write count_denied = false in this limit".to_owned()));
-    }
-    if draft.rule.is_for_descriptors() {
-        let label = "the limit is for descriptors, which name all of their entries".to_owned();
-        let help = "write two limits, each with its own descriptor".to_owned();
-        return Some((label, help));
-    }
+/// Returns why a limit cannot have a priority.
+fn refused(draft: &Draft<'_>) -> Option<Reason> {
     let name = draft.rule.limit.algorithm.name();
-    (!ALGORITHMS.contains(&name)).then(|| {
-        let label = format!("a {name} has no part that could be left free");
-        let help = "write limit = \"100/1m\", a bucket, or algorithm = \"sliding-window-log\"";
-        (label, help.to_owned())
-    })
+    first_reason! {
+        draft.denials == Denials::Counted =>
+            "refused requests would be charged to the part of the others",
+            "write count_denied = false in this limit";
+        draft.rule.is_for_descriptors() =>
+            "the limit is for descriptors, which name all of their entries",
+            "write two limits, each with its own descriptor";
+        !ALGORITHMS.contains(&name) => format!("a {name} has no part that could be left free"),
+            "write limit = \"100/1m\", a bucket, or algorithm = \"sliding-window-log\"";
+    }
 }
 
 /// Returns true if a request without priority ever passes the limit with the numbers of

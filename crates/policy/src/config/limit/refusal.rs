@@ -71,14 +71,10 @@ impl Responses {
         if !out.is_whole() {
             return None; // it may stand where the text could not be read
         }
-        let help = match out.nearest(text.value, self.named.keys().map(String::as_str)) {
-            Some(near) => format!("did you mean response = \"{near}\"?"),
-            None => format!(
-                "add [response.{}], with status = 429 for example",
-                shown(text.value)
-            ),
-        };
-        let message = format!("no response is called `{}`", shown(text.value));
+        let (name, known) = (shown(text.value), self.named.keys().map(String::as_str));
+        let other = || format!("add [response.{name}], with status = 429 for example");
+        let help = out.meant(text.value, known, "response = ", other);
+        let message = format!("no response is called `{name}`");
         let label = "not found in this file";
         out.error(codes::UNKNOWN_RESPONSE, text.at, message, label)
             .help(help);

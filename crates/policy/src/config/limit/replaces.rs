@@ -10,10 +10,11 @@
 use std::ops::Range;
 
 use super::draft::{Draft, by_name, unknown_limit};
-use super::otherwise::{ANOTHER, NAMED_TWICE};
+use super::otherwise::{ANOTHER, named_twice};
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
-use crate::{KeyShare, MissingKey, Role, RuleMode};
+use crate::config::reason::{Reason, first_reason};
+use crate::{KeyShare, MissingKey, RuleMode};
 
 /// A limit that another names, and where it names it.
 struct Named {
@@ -32,13 +33,10 @@ pub(in crate::config) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'
                 unknown_limit(&text, names.keys().map(|it| &**it), ANOTHER, out);
                 continue;
             };
-            let why = if listed.iter().any(|named| named.draft == draft) {
-                Some(NAMED_TWICE)
-            } else {
-                refused(by, &drafts[draft])
-            };
-            match why {
-                Some((label, help)) => refuse(by, text.value, text.at, label, help, out),
+            let is_listed = listed.iter().any(|named| named.draft == draft);
+            let twice = is_listed.then(named_twice);
+            match twice.or_else(|| refused(by, &drafts[draft])) {
+                Some(reason) => refuse(by, text.value, text.at, reason, out),
                 None => listed.push(Named { draft, at: text.at }),
             }
         }
@@ -46,9 +44,10 @@ pub(in crate::config) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'
     }
     for (by, named) in cyclic(&edges) {
         let replaced = drafts[named.draft].rule.limit.name.to_string();
-        let label = "it replaces this limit, by itself or by others";
+        let why = "it replaces this limit, by itself or by others";
         let help = "leave one of the names out: where all match, no limit would be asked";
-        refuse(&drafts[by], &replaced, named.at.clone(), label, help, out);
+        let (at, reason) = (named.at.clone(), Reason::new(why, help));
+        refuse(&drafts[by], &replaced, at, reason, out);
     }
     for (by, named) in edges.iter().enumerate() {
         let indices = named.iter().filter_map(|it| u32::try_from(it.draft).ok());
@@ -61,41 +60,23 @@ pub(in crate::config) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'
     }
 }
 
-fn refuse(
-    by: &Draft<'_>,
-    name: &str,
-    at: Range<usize>,
-    label: &str,
-    help: &str,
-    out: &mut Findings<'_>,
-) {
-    let by = &by.rule.limit.name;
-    let message = format!("limit `{by}` cannot replace `{}`", shown(name));
-    out.error(codes::REPLACES, at, message, label).help(help);
+fn refuse(by: &Draft<'_>, name: &str, at: Range<usize>, reason: Reason, out: &mut Findings<'_>) {
+    let what = format!("cannot replace `{}`", shown(name));
+    by.cannot(&what, codes::REPLACES, at, reason, out);
 }
 
-/// Returns why a limit cannot replace another, and what to write instead.
-fn refused(by: &Draft<'_>, other: &Draft<'_>) -> Option<(&'static str, &'static str)> {
-    if by.index == other.index {
-        return Some(("it is the limit itself", "name another limit"));
-    }
-    if by.rule.is_for_descriptors() != other.rule.is_for_descriptors() {
-        return Some((
+/// Returns why a limit cannot replace another.
+fn refused(by: &Draft<'_>, other: &Draft<'_>) -> Option<Reason> {
+    first_reason! {
+        by.index == other.index => "it is the limit itself", "name another limit";
+        by.rule.is_for_descriptors() != other.rule.is_for_descriptors() =>
             "one of the two is for descriptors, the other for requests",
-            "name a limit for the same kind of request",
-        ));
+            "name a limit for the same kind of request";
+        other.is_asked() => "it is asked by `otherwise` of another limit only",
+            "name the limit that asks it";
+        by.is_asked() => "this limit is asked by `otherwise` of another only, and replaces none",
+            "write `replaces` in the limit that asks";
     }
-    let is_allowance = |draft: &Draft<'_>| matches!(draft.rule.role, Role::Allowance);
-    if is_allowance(other) {
-        return Some((
-            "it is asked by `otherwise` of another limit only",
-            "name the limit that asks it",
-        ));
-    }
-    is_allowance(by).then_some((
-        "this limit is asked by `otherwise` of another only, and replaces none",
-        "write `replaces` in the limit that asks",
-    ))
 }
 
 /// Returns a name on each cycle, with the limit that has it.

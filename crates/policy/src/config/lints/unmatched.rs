@@ -30,67 +30,36 @@ pub(in crate::config) fn never_matches(
         out.warning(codes::OVERRIDE_HIDDEN, value.at.clone(), message, label)
             .help(format!("write the value alone: {}", shown(own)));
     }
+    if text.contains('*') {
+        return;
+    }
     let headers: [(&str, &[u8]); 1];
     let attributes: [(&str, &str); 1];
-    let (field, facts) = match part {
-        _ if text.contains('*') => return,
-        KeyPart::Path => (
-            Field::Path,
-            Facts {
-                path: text,
-                ..Facts::default()
-            },
-        ),
-        KeyPart::Method => (
-            Field::Method,
-            Facts {
-                method: text,
-                ..Facts::default()
-            },
-        ),
-        KeyPart::Host => (
-            Field::Host,
-            Facts {
-                host: text,
-                ..Facts::default()
-            },
-        ),
-        // An IPv6 address stands for its network, of which `match` may take a part.
+    let mut facts = Facts::default();
+    let field = match part {
+        KeyPart::Path => Field::Path,
+        KeyPart::Method => Field::Method,
+        KeyPart::Host => Field::Host,
         KeyPart::Ip { bits: None } => {
-            let ip = text.parse().ok().filter(IpAddr::is_ipv4);
-            (
-                Field::Ip,
-                Facts {
-                    ip,
-                    ..Facts::default()
-                },
-            )
+            facts.ip = text.parse().ok().filter(IpAddr::is_ipv4);
+            Field::Ip
         }
         KeyPart::Header(name) => {
             headers = [(name, text.as_bytes())];
-            (
-                Field::Header(name.clone()),
-                Facts {
-                    headers: &headers,
-                    ..Facts::default()
-                },
-            )
+            facts.headers = &headers;
+            Field::Header(name.clone())
         }
         KeyPart::Attribute(name) => {
             attributes = [(name, text)];
-            (
-                Field::Attribute(name.clone()),
-                Facts {
-                    attributes: &attributes,
-                    ..Facts::default()
-                },
-            )
+            facts.attributes = &attributes;
+            Field::Attribute(name.clone())
         }
         _ => return,
     };
     if field == Field::Ip && facts.ip.is_none() {
         return;
     }
+    (facts.path, facts.method, facts.host) = (text, text, text); // one of them is the field's
     let matcher = &draft.rule.matcher;
     let fields = matcher.fields.iter().filter(|(known, _)| *known == field);
     let of_part = Matcher {

@@ -21,31 +21,11 @@ use crate::model::rules::calendar::{MonthDay, Word, YearDay, calendar, months};
 
 /// The words of the calendar.
 const WORDS: [CalendarSpec; 5] = [
-    CalendarSpec {
-        name: "hour",
-        word: Word::Hour,
-        nominal: Some(3_600),
-    },
-    CalendarSpec {
-        name: "day",
-        word: Word::Day,
-        nominal: Some(86_400),
-    },
-    CalendarSpec {
-        name: "week",
-        word: Word::Week(Weekday::Monday),
-        nominal: Some(7 * 86_400),
-    },
-    CalendarSpec {
-        name: "month",
-        word: Word::Month(MonthDay::FIRST),
-        nominal: None,
-    },
-    CalendarSpec {
-        name: "year",
-        word: Word::Year(YearDay::FIRST),
-        nominal: None,
-    },
+    CalendarSpec::new("hour", Word::Hour, Some(3_600)),
+    CalendarSpec::new("day", Word::Day, Some(86_400)),
+    CalendarSpec::new("week", Word::Week(Weekday::Monday), Some(7 * 86_400)),
+    CalendarSpec::new("month", Word::Month(MonthDay::FIRST), None),
+    CalendarSpec::new("year", Word::Year(YearDay::FIRST), None),
 ];
 
 /// A word of the calendar.
@@ -55,6 +35,16 @@ struct CalendarSpec {
     word: Word,
     /// Its length in seconds, clock changes aside; months and years have none.
     nominal: Option<u64>,
+}
+
+impl CalendarSpec {
+    const fn new(name: &'static str, word: Word, nominal: Option<u64>) -> Self {
+        Self {
+            name,
+            word,
+            nominal,
+        }
+    }
 }
 
 /// `20/day`

@@ -15,12 +15,12 @@
 //! ```
 
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Denials, Error, Exponential, Gcra, Hybrid, Interval, Nanos,
-    Permits, Quota, QuotaReset, SubBuckets, Window,
+    Algorithm as _, AnyAlgorithm, Error, Exponential, Gcra, Hybrid, Interval, Nanos, Permits,
+    Quota, QuotaReset, SubBuckets, Window,
 };
 
 use super::algorithm::{AlgorithmSpec, NamedAlgorithm, algorithm, no_algorithm};
-use super::anchor::{AnchorSpec, anchor};
+use super::anchor::anchor;
 use super::balance::balance;
 use super::concurrency::concurrency;
 use super::dated::Dated;
@@ -41,180 +41,222 @@ pub(in crate::config) fn quantity(
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
-    with_ban(table, plain_quantity(table, around, out)?, out)
+    let queue = queue(table);
+    let mut reader = QuantityReader {
+        table,
+        queue,
+        around,
+        out,
+    };
+    let quantity = reader.read()?;
+    with_ban(table, quantity, out)
 }
 
-fn plain_quantity(
-    table: Table<'_>,
-    around: Surroundings<'_>,
-    out: &mut Findings<'_>,
-) -> Option<Quantity> {
-    let named = algorithm(table, out);
-    let queue = queue(table);
-    let warming = warming(table);
-    let anchor = anchor(table, out);
-    if let Some(text) = table.text("limit") {
-        if table.has("warmup") {
-            if let Some(anchor) = anchor {
-                anchor.stray(out);
+/// A limit whose quantity is read, with what all forms of a quantity look at.
+struct QuantityReader<'a, 'o, 't> {
+    table: Table<'a>,
+    queue: Option<QueueSpec>,
+    around: Surroundings<'a>,
+    out: &'o mut Findings<'t>,
+}
+
+/// The text of a rate or a gap, and the field that holds it.
+#[derive(Clone, Copy)]
+struct RateText<'a> {
+    text: &'a At<&'a str>,
+    written: Written,
+}
+
+impl QuantityReader<'_, '_, '_> {
+    fn read(&mut self) -> Option<Quantity> {
+        let (table, around) = (self.table, self.around);
+        let named = algorithm(table, self.out);
+        let warming = warming(table);
+        let anchor = anchor(table, self.out);
+        if let Some(text) = table.text("limit") {
+            let dated = Dated::read(text.value).filter(|_| !table.has("warmup"));
+            if let Some(dated) = dated {
+                if let Some(queue) = &self.queue {
+                    let help = format!("write limit = \"{}\"", dated.rolling());
+                    queue.stray("a calendar limit", help, self.out);
+                }
+                return dated.quantity(&text, named, anchor.as_ref(), around, self.out);
             }
-            return warming?.quantity(&text, around, out);
-        }
-        if let Some(dated) = Dated::read(text.value) {
-            return calendar(
-                &dated,
-                &text,
-                named,
-                anchor.as_ref(),
-                queue.as_ref(),
-                around,
-                out,
-            );
+            if let Some(anchor) = &anchor {
+                anchor.stray(self.out);
+            }
+            if table.has("warmup") {
+                return warming?.quantity(&text, around, self.out);
+            }
+            return match anchor {
+                Some(_) => None,
+                None => self.limit(&text, named),
+            };
         }
         if let Some(anchor) = anchor {
-            anchor.stray(out);
+            anchor.stray(self.out);
+        }
+        if table.has("balance") {
+            return balance(table, named, around, self.out);
+        }
+        if table.has("concurrency") {
+            return concurrency(table, named, around, self.out);
+        }
+        if let Some(written) = table.table("bucket") {
+            let step = step(written);
+            let (what, own) = match step {
+                Some(_) => ("a bucket with `step`", None),
+                None => ("`bucket`", Some(AlgorithmSpec::TokenBucket)),
+            };
+            no_algorithm(named, what, own, self.out);
+            return self.bucket(written, step.as_ref());
+        }
+        let text = table.text("spacing")?;
+        let own = Some(AlgorithmSpec::LeakyBucket);
+        no_algorithm(named, "`spacing`", own, self.out);
+        self.spacing(&text)
+    }
+
+    /// `limit = "N/duration"`
+    fn limit(&mut self, text: &At<&str>, named: Option<NamedAlgorithm>) -> Option<Quantity> {
+        let quota = built(rate(text.value), text, Written::Limit, self.out)?;
+        let phase = self.around.origin.phase(quota.per());
+        let denials = self.around.denials;
+        let windows = |window: Result<Window, Error>| {
+            window.map(|window| window.with_denials(denials).into())
+        };
+        let (named, at, duration_at) = match named {
+            None => (AlgorithmSpec::TokenBucket, 0..0, 0..0),
+            Some(named) => (named.value, named.at, named.duration_at),
+        };
+        if let Some(queue) = self.queue.as_ref().filter(|_| !named.is_gcra()) {
+            let help = "write algorithm = \"leaky-bucket\", or leave `queue` out".to_owned();
+            queue.stray(&format!("algorithm = \"{}\"", named.word()), help, self.out);
             return None;
         }
-        return limit(table, &text, named, queue.as_ref(), around, out);
-    }
-    if let Some(anchor) = anchor {
-        anchor.stray(out);
-    }
-    if table.has("balance") {
-        return balance(table, named, around, out);
-    }
-    if table.has("concurrency") {
-        return concurrency(table, named, around, out);
-    }
-    if let Some(written) = table.table("bucket") {
-        if let Some(step) = step(written) {
-            no_algorithm(named, "a bucket with `step`", None, out);
-            return steps(written, &step, queue.as_ref(), around, out);
-        }
-        no_algorithm(named, "`bucket`", Some(AlgorithmSpec::TokenBucket), out);
-        return bucket(written, queue.as_ref(), around, out);
-    }
-    let text = table.text("spacing")?;
-    no_algorithm(named, "`spacing`", Some(AlgorithmSpec::LeakyBucket), out);
-    spacing(&text, queue.as_ref(), around, out)
-}
-
-/// `limit = "N/month"`
-fn calendar(
-    dated: &Dated<'_>,
-    text: &At<&str>,
-    named: Option<NamedAlgorithm>,
-    anchor: Option<&At<AnchorSpec>>,
-    queue: Option<&QueueSpec>,
-    around: Surroundings<'_>,
-    out: &mut Findings<'_>,
-) -> Option<Quantity> {
-    if let Some(queue) = queue {
-        let help = format!("write limit = \"{}\"", dated.rolling());
-        queue.stray("a calendar limit", help, out);
-    }
-    dated.quantity(text, named, anchor, around, out)
-}
-
-/// `limit = "N/duration"`
-fn limit(
-    table: Table<'_>,
-    text: &At<&str>,
-    named: Option<NamedAlgorithm>,
-    queue: Option<&QueueSpec>,
-    around: Surroundings<'_>,
-    out: &mut Findings<'_>,
-) -> Option<Quantity> {
-    let quota = built(rate(text.value), text, Written::Limit, out)?;
-    let phase = around.origin.phase(quota.per());
-    let denials = around.denials;
-    let windows =
-        |window: Result<Window, Error>| window.map(|window| window.with_denials(denials).into());
-    let (named, at, duration_at) = match named {
-        None => (AlgorithmSpec::TokenBucket, 0..0, 0..0),
-        Some(NamedAlgorithm {
-            value,
-            at,
-            duration_at,
-        }) => (value, at, duration_at),
-    };
-    if let Some(queue) = queue.filter(|_| !named.is_gcra()) {
-        let help = "write algorithm = \"leaky-bucket\", or leave `queue` out".to_owned();
-        queue.stray(&format!("algorithm = \"{}\"", named.word()), help, out);
-        return None;
-    }
-    let mut words = text.value.to_owned();
-    let algorithm = match named {
-        AlgorithmSpec::SlidingCounter => windows(Window::two_window(quota, phase)),
-        AlgorithmSpec::Fixed => windows(Window::fixed(quota, phase)),
-        AlgorithmSpec::QuotaReset => {
-            QuotaReset::new(quota).map(|reset| reset.with_denials(denials).into())
-        }
-        AlgorithmSpec::SubBuckets { count, edge } => {
-            let width = Nanos::from_nanos(quota.per().as_nanos().div_ceil(u64::from(count)));
-            let phase = around.origin.phase(width);
-            let window = SubBuckets::sub_buckets(quota, count, edge, phase);
-            window.map(|window| window.with_denials(denials).into())
-        }
-        AlgorithmSpec::TokenBucket => {
-            return paced(quota, words, text, Written::Limit, queue, denials, out);
-        }
-        AlgorithmSpec::LeakyBucket => {
-            let one = built(quota.with_burst(Permits::ONE), text, Written::Limit, out)?;
-            let paced = paced(one, words, text, Written::Limit, queue, denials, out)?;
-            return Some(Quantity {
-                keeps_to: Some(quota),
-                ..paced
-            });
-        }
-        AlgorithmSpec::SlidingLog { gap } => {
-            if gap > Nanos::ZERO {
-                words = format!("{words}, {gap} apart");
+        let written = Written::Limit;
+        let mut words = text.value.to_owned();
+        let algorithm = match named {
+            AlgorithmSpec::SlidingCounter => windows(Window::two_window(quota, phase)),
+            AlgorithmSpec::Fixed => windows(Window::fixed(quota, phase)),
+            AlgorithmSpec::QuotaReset => {
+                QuotaReset::new(quota).map(|reset| reset.with_denials(denials).into())
             }
-            log(table, quota, gap, duration_at, text, out)?
-                .map(|log| log.with_denials(denials).into())
-        }
-        AlgorithmSpec::Hybrid => {
-            let instead = "algorithm = \"token-bucket\"";
-            free(denials, "\"hybrid\"", &at, instead, out)?;
-            Hybrid::quota_linear(quota).map(Into::into)
-        }
-        AlgorithmSpec::SmoothBursty { saves } => {
-            let save_up = saves.map(|saves| At::new(saves, duration_at));
-            return smooth_bursty(text, save_up, &at, around, out);
-        }
-        AlgorithmSpec::Exponential => {
-            Exponential::new(quota).map(|counter| counter.with_denials(denials).into())
-        }
-    };
-    let algorithm: AnyAlgorithm = built(algorithm, text, Written::Limit, out)?;
-    Some(Quantity {
-        window: Some(quota.per()),
-        keeps_to: Some(quota),
-        kind: QuantityKind::Windows(named),
-        ..Quantity::new(algorithm, quota.permits(), words, text.at.clone())
-    })
-}
+            AlgorithmSpec::SubBuckets { count, edge } => {
+                let width = Nanos::from_nanos(quota.per().as_nanos().div_ceil(u64::from(count)));
+                let phase = self.around.origin.phase(width);
+                let window = SubBuckets::sub_buckets(quota, count, edge, phase);
+                window.map(|window| window.with_denials(denials).into())
+            }
+            AlgorithmSpec::TokenBucket => {
+                return self.paced(quota, words, RateText { text, written });
+            }
+            AlgorithmSpec::LeakyBucket => {
+                let one = built(quota.with_burst(Permits::ONE), text, written, self.out)?;
+                let paced = self.paced(one, words, RateText { text, written })?;
+                let keeps_to = Some(quota);
+                return Some(Quantity { keeps_to, ..paced });
+            }
+            AlgorithmSpec::SlidingLog { gap } => {
+                if gap > Nanos::ZERO {
+                    words = format!("{words}, {gap} apart");
+                }
+                log(self.table, quota, gap, duration_at, text, self.out)?
+                    .map(|log| log.with_denials(denials).into())
+            }
+            AlgorithmSpec::Hybrid => {
+                let instead = "algorithm = \"token-bucket\"";
+                free(denials, "\"hybrid\"", &at, instead, self.out)?;
+                Hybrid::quota_linear(quota).map(Into::into)
+            }
+            AlgorithmSpec::SmoothBursty { saves } => {
+                let save_up = saves.map(|saves| At::new(saves, duration_at));
+                return smooth_bursty(text, save_up, &at, self.around, self.out);
+            }
+            AlgorithmSpec::Exponential => {
+                Exponential::new(quota).map(|counter| counter.with_denials(denials).into())
+            }
+        };
+        let algorithm: AnyAlgorithm = built(algorithm, text, written, self.out)?;
+        Some(Quantity {
+            window: Some(quota.per()),
+            keeps_to: Some(quota),
+            kind: QuantityKind::Windows(named),
+            ..Quantity::new(algorithm, quota.permits(), words, text.at.clone())
+        })
+    }
 
-/// `bucket = { size, refill }`
-fn bucket(
-    table: Table<'_>,
-    queue: Option<&QueueSpec>,
-    around: Surroundings<'_>,
-    out: &mut Findings<'_>,
-) -> Option<Quantity> {
-    let (size, refill, quota) = size_and_refill(table, out)?;
-    let quota = built(quota.with_burst(size), &refill, Written::Refill, out)?;
-    let words = format!("bucket of {size}, {}", refill.value);
-    paced(
-        quota,
-        words,
-        &refill,
-        Written::Refill,
-        queue,
-        around.denials,
-        out,
-    )
+    /// `bucket = { size, refill }`, with `step` or without.
+    fn bucket(&mut self, bucket: Table<'_>, step: Option<&At<StepFrom>>) -> Option<Quantity> {
+        let size = bucket.number("size");
+        let (text, written) = (&bucket.text("refill")?, Written::Refill);
+        let quota = built(rate(text.value), text, written, self.out)?;
+        let size = Permits::new(size?.value);
+        let words = format!("bucket of {size}, {}", text.value);
+        let Some(step) = step else {
+            let quota = built(quota.with_burst(size), text, written, self.out)?;
+            return self.paced(quota, words, RateText { text, written });
+        };
+        if let Some(queue) = &self.queue {
+            let help = "leave `step` out: the bucket then refills evenly".to_owned();
+            queue.stray("a bucket with `step`", help, self.out);
+            return None;
+        }
+        let (what, instead) = ("a bucket with `step`", "leave `step` out");
+        free(self.around.denials, what, &step.at, instead, self.out)?;
+        let (permits, per) = (quota.permits(), quota.per());
+        let (interval, moments) = match step.value {
+            StepFrom::First => (Interval::from_first(size, permits, per), "in steps"),
+            StepFrom::Clock => {
+                let phase = self.around.origin.phase(per);
+                let interval = Interval::on_grid(size, permits, per, phase);
+                (interval, "in steps of the clock")
+            }
+        };
+        let interval = built(interval, text, written, self.out)?;
+        let rounds = size.get().div_ceil(permits.get());
+        let window = Nanos::from_nanos(per.as_nanos().saturating_mul(rounds));
+        let words = format!("{words} {moments}");
+        Some(Quantity {
+            window: Some(window),
+            keeps_to: Quota::new(size, window).ok(),
+            ..Quantity::new(interval.into(), size, words, text.at.clone())
+        })
+    }
+
+    /// `spacing = "200ms"`
+    fn spacing(&mut self, text: &At<&str>) -> Option<Quantity> {
+        let gap: Nanos = text.value.parse().ok()?;
+        let written = Written::Spacing;
+        let quota = built(Quota::new(Permits::ONE, gap), text, written, self.out)?;
+        let words = format!("1 every {}", text.value);
+        self.paced(quota, words, RateText { text, written })
+    }
+
+    /// Returns GCRA, with its queue if there is one.
+    fn paced(&mut self, quota: Quota, words: String, of: RateText<'_>) -> Option<Quantity> {
+        let gcra = built(Gcra::token_bucket(quota), of.text, of.written, self.out)?;
+        let (gcra, words) = match &self.queue {
+            None => (gcra, words),
+            Some(queue) => {
+                let (gcra, places) = queue.behind(gcra, quota, self.out)?;
+                (gcra, format!("{words}, queue of {places}"))
+            }
+        };
+        let holds = gcra.capacity();
+        let window = quota.time_for(holds);
+        let algorithm = gcra.with_denials(self.around.denials).into();
+        Some(Quantity {
+            window: Some(window),
+            keeps_to: Quota::new(holds, window).ok(),
+            kind: QuantityKind::Bucket(Refill {
+                permits: quota.permits(),
+                per: quota.per(),
+                queue: self.queue.is_some(),
+            }),
+            ..Quantity::new(algorithm, holds, words, of.text.at.clone())
+        })
+    }
 }
 
 /// Returns the moments that `step` names, if it asks for steps.
@@ -236,105 +278,4 @@ enum StepFrom {
     First,
     /// 1970 in UTC: an hour's refill comes at each full hour.
     Clock,
-}
-
-/// `bucket = { size, refill, step = .. }`
-fn steps(
-    table: Table<'_>,
-    step: &At<StepFrom>,
-    queue: Option<&QueueSpec>,
-    around: Surroundings<'_>,
-    out: &mut Findings<'_>,
-) -> Option<Quantity> {
-    let (size, refill, quota) = size_and_refill(table, out)?;
-    if let Some(queue) = queue {
-        let help = "leave `step` out: the bucket then refills evenly".to_owned();
-        queue.stray("a bucket with `step`", help, out);
-        return None;
-    }
-    let (what, instead) = ("a bucket with `step`", "leave `step` out");
-    free(around.denials, what, &step.at, instead, out)?;
-    let (permits, per) = (quota.permits(), quota.per());
-    let (interval, moments) = match step.value {
-        StepFrom::First => (Interval::from_first(size, permits, per), "in steps"),
-        StepFrom::Clock => {
-            let phase = around.origin.phase(per);
-            let interval = Interval::on_grid(size, permits, per, phase);
-            (interval, "in steps of the clock")
-        }
-    };
-    let interval = built(interval, &refill, Written::Refill, out)?;
-    let rounds = size.get().div_ceil(permits.get());
-    let window = Nanos::from_nanos(per.as_nanos().saturating_mul(rounds));
-    let words = format!("bucket of {size}, {} {moments}", refill.value);
-    Some(Quantity {
-        window: Some(window),
-        keeps_to: Quota::new(size, window).ok(),
-        ..Quantity::new(interval.into(), size, words, refill.at)
-    })
-}
-
-/// Reads the fields of every bucket: its size, and the refill as written and as parsed.
-fn size_and_refill<'a>(
-    table: Table<'a>,
-    out: &mut Findings<'_>,
-) -> Option<(Permits, At<&'a str>, Quota)> {
-    let size = table.number("size");
-    let refill = table.text("refill")?;
-    let quota = built(rate(refill.value), &refill, Written::Refill, out)?;
-    Some((Permits::new(size?.value), refill, quota))
-}
-
-/// `spacing = "200ms"`
-fn spacing(
-    text: &At<&str>,
-    queue: Option<&QueueSpec>,
-    around: Surroundings<'_>,
-    out: &mut Findings<'_>,
-) -> Option<Quantity> {
-    let gap: Nanos = text.value.parse().ok()?;
-    let quota = built(Quota::new(Permits::ONE, gap), text, Written::Spacing, out)?;
-    let words = format!("1 every {}", text.value);
-    paced(
-        quota,
-        words,
-        text,
-        Written::Spacing,
-        queue,
-        around.denials,
-        out,
-    )
-}
-
-/// Returns GCRA, with its queue if there is one.
-fn paced(
-    quota: Quota,
-    words: String,
-    text: &At<&str>,
-    written: Written,
-    queue: Option<&QueueSpec>,
-    denials: Denials,
-    out: &mut Findings<'_>,
-) -> Option<Quantity> {
-    let gcra = built(Gcra::token_bucket(quota), text, written, out)?;
-    let (gcra, words) = match queue {
-        None => (gcra, words),
-        Some(queue) => {
-            let (gcra, places) = queue.behind(gcra, quota, out)?;
-            (gcra, format!("{words}, queue of {places}"))
-        }
-    };
-    let holds = gcra.capacity();
-    let window = quota.time_for(holds);
-    let algorithm = gcra.with_denials(denials).into();
-    Some(Quantity {
-        window: Some(window),
-        keeps_to: Quota::new(holds, window).ok(),
-        kind: QuantityKind::Bucket(Refill {
-            permits: quota.permits(),
-            per: quota.per(),
-            queue: queue.is_some(),
-        }),
-        ..Quantity::new(algorithm, holds, words, text.at.clone())
-    })
 }

@@ -13,6 +13,7 @@ use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::read::{At, Table};
 use crate::config::document::scalar::rate;
 use crate::config::fields::ERRORS;
+use crate::config::reason::first_reason;
 use crate::model::matching::pattern::is_token;
 use crate::model::settings::upstream_url::is_server_name;
 use crate::{
@@ -195,28 +196,20 @@ fn protocol(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
     const LONGEST: usize = 40;
     let is_word = |word: &str| !word.is_empty() && word.bytes().all(is_token);
     let name = text.value.split('/').next().unwrap_or_default();
-    let (label, help) = if ["h2c", "http", "tls"]
-        .map(|it| name.eq_ignore_ascii_case(it))
-        .contains(&true)
-    {
-        (
+    let is_short = text.value.len() <= LONGEST && text.value.matches('/').count() <= 1;
+    let reason = first_reason! {
+        ["h2c", "http", "tls"].iter().any(|it| name.eq_ignore_ascii_case(it)) =>
             "requests inside it would pass without being limited",
-            "leave it out: clients may speak HTTP/2 and TLS to the listener itself",
-        )
-    } else if text.value.len() > LONGEST
-        || text.value.matches('/').count() > 1
-        || !text.value.split('/').all(is_word)
-    {
-        (
+            "leave it out: clients may speak HTTP/2 and TLS to the listener itself";
+        !is_short || !text.value.split('/').all(is_word) =>
             "expected NAME or NAME/VERSION, up to 40 characters",
-            "write for example upgrades = [\"websocket\"]",
-        )
-    } else {
+            "write for example upgrades = [\"websocket\"]";
+    };
+    let Some(reason) = reason else {
         return Some(text.value.to_owned());
     };
     let message = format!("\"{}\" is not a protocol to switch to", shown(text.value));
-    out.error(codes::GATEWAY, text.at.clone(), message, label)
-        .help(help);
+    out.refuse(codes::GATEWAY, text.at.clone(), message, reason);
     None
 }
 

@@ -4,7 +4,6 @@
 //! it.
 
 use std::num::NonZeroU32;
-use std::ops::Range;
 
 use ratekeeper_core::Nanos;
 
@@ -13,6 +12,7 @@ use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::read::{At, Table};
 use crate::config::fields::MAX_SEEDS;
 use crate::config::limit::scope;
+use crate::config::reason::first_reason;
 use crate::{RedisSettings, Secret, SentinelSettings, StoreTls};
 
 /// Default deadline: ten times the slowest answer of a server beside this process, and less than
@@ -22,7 +22,6 @@ const DEFAULT_DEADLINE: Nanos = Nanos::from_millis(50);
 const DEFAULT_PREFIX: &str = "rk";
 /// Scheme of servers that are reached by TLS.
 const ENCRYPTED: &str = "rediss://";
-const NOT_A_URL: &str = "this is not the URL of a store";
 
 /// Reads `[store.redis]`; `None` if it has an error, which is reported.
 pub(super) fn redis(table: Table<'_>, out: &mut Findings<'_>) -> Option<RedisSettings> {
@@ -134,101 +133,72 @@ fn urls(table: Table<'_>, kind: UrlKind, out: &mut Findings<'_>) -> Option<Vec<S
 }
 
 /// Reads `redis://HOST:PORT`, `rediss://HOST:PORT` or `unix://PATH`, and nothing else: neither a
-/// secret nor a database.
+/// secret nor a database. The port may be left out.
 fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String> {
-    let refuse = |out: &mut Findings<'_>, message: &str, label: &str, help: &str| {
-        let at: Range<usize> = text.at.clone();
-        out.error(codes::REDIS, at, message, label).help(help);
-        None
-    };
-    let Some((scheme, rest)) = text.value.split_once("://") else {
-        let is_source = ["env:", "file:"]
-            .iter()
-            .any(|it| text.value.starts_with(it));
-        let help = if is_source {
-            "write the address itself: user name and password come from env:NAME or file:PATH"
-        } else {
-            "write for example \"redis://127.0.0.1:6379\""
-        };
-        return refuse(out, NOT_A_URL, "no scheme", help);
-    };
-    match (scheme, kind) {
-        ("redis" | "rediss", _) => {}
-        ("unix", UrlKind::Node) => {
-            let help = "write for example \"redis://10.0.0.1:6379\"";
-            let label = "nodes of a cluster name each other by host and port";
-            return refuse(out, "a cluster cannot be reached by a socket", label, help);
-        }
-        ("unix", UrlKind::Sentinel) => {
-            let help = "write for example \"redis://10.0.0.1:26379\"";
-            let label = "sentinels name the primary by host and port";
-            return refuse(out, "a sentinel cannot be reached by a socket", label, help);
-        }
-        ("unix", UrlKind::Server) if rest.starts_with('/') && !rest.contains('?') => {
-            return Some(text.value.into());
-        }
-        ("valkey" | "valkeys", _) => {
-            let help = "write \"redis://\" or \"rediss://\" and the same address: the protocol is \
-                 the same";
-            return refuse(out, NOT_A_URL, "unknown scheme", help);
-        }
-        ("redis+sentinel" | "rediss+sentinel" | "sentinel", _) => {
-            let help = "write url = [\"redis://10.0.0.1:26379\"], and beside it sentinel = { master = \
-                 \"mymaster\" }";
-            return refuse(out, NOT_A_URL, "unknown scheme", help);
-        }
-        _ => {
-            let help = "write for example \"redis://127.0.0.1:6379\" or \"unix:///run/redis.sock\"";
-            return refuse(out, NOT_A_URL, "unknown scheme", help);
-        }
-    }
-    if rest.contains('@') {
-        let help = "write the address alone, and beside it password = \"env:REDIS_PASSWORD\"";
-        let label = "every reader of the policy could log in";
-        return refuse(out, "the URL of the store holds a secret", label, help);
+    let parts = text.value.split_once("://");
+    let (scheme, rest) = parts.unwrap_or_default();
+    let is_socket = scheme == "unix" && rest.starts_with('/') && !rest.contains('?');
+    if is_socket && kind == UrlKind::Server {
+        return Some(text.value.into());
     }
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
-    if !path.is_empty() || rest.contains(['?', '#']) {
-        let help = "write the address alone, and beside it for example database = 2";
-        let label = "expected HOST:PORT";
-        let message = "the URL of the store has more than a host and a port";
-        return refuse(out, message, label, help);
-    }
-    host_and_port(address, scheme, kind, refuse, out)
-}
-
-/// Returns the URL of a host with its port, which may be left out; `refuse` reports anything else.
-fn host_and_port(
-    address: &str,
-    scheme: &str,
-    kind: UrlKind,
-    refuse: impl Fn(&mut Findings<'_>, &str, &str, &str) -> Option<String>,
-    out: &mut Findings<'_>,
-) -> Option<String> {
-    let port = if kind == UrlKind::Sentinel {
+    let usual = if kind == UrlKind::Sentinel {
         "26379"
     } else {
         "6379"
     };
     let (host, port) = match address.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port),
-        _ => (address, port),
+        _ => (address, usual),
     };
-    if address.contains(',') {
-        let nodes: Vec<_> = address
-            .split(',')
-            .take(MAX_SEEDS)
-            .map(|node| format!("\"{scheme}://{}\"", shown(node.trim())))
-            .collect();
-        let help = format!("write a list: url = [{}]", nodes.join(", "));
-        let message = "one URL names several servers";
-        return refuse(out, message, "expected HOST:PORT", &help);
-    }
-    if host.is_empty() || host.contains(char::is_whitespace) || port.parse::<u16>().is_err() {
-        let help = "write for example \"redis://127.0.0.1:6379\"";
-        return refuse(out, NOT_A_URL, "expected HOST:PORT", help);
-    }
-    Some(format!("{scheme}://{host}:{port}"))
+    let is_host = !host.is_empty() && !host.contains(char::is_whitespace);
+    let nodes = || {
+        let nodes = address.split(',').take(MAX_SEEDS);
+        let nodes = nodes.map(|node| format!("\"{scheme}://{}\"", shown(node.trim())));
+        nodes.collect::<Vec<_>>().join(", ")
+    };
+    let message = match scheme {
+        "unix" if kind == UrlKind::Node => "a cluster cannot be reached by a socket",
+        "unix" if kind == UrlKind::Sentinel => "a sentinel cannot be reached by a socket",
+        "redis" | "rediss" if rest.contains('@') => "the URL of the store holds a secret",
+        "redis" | "rediss" if !path.is_empty() || rest.contains(['?', '#']) => {
+            "the URL of the store has more than a host and a port"
+        }
+        "redis" | "rediss" if address.contains(',') => "one URL names several servers",
+        _ => "this is not the URL of a store",
+    };
+    let reason = first_reason! {
+        parts.is_none() && (text.value.starts_with("env:") || text.value.starts_with("file:")) =>
+            "no scheme",
+            "write the address itself: user name and password come from env:NAME or file:PATH";
+        parts.is_none() => "no scheme", "write for example \"redis://127.0.0.1:6379\"";
+        scheme == "unix" && kind == UrlKind::Node =>
+            "nodes of a cluster name each other by host and port",
+            "write for example \"redis://10.0.0.1:6379\"";
+        scheme == "unix" && kind == UrlKind::Sentinel =>
+            "sentinels name the primary by host and port",
+            "write for example \"redis://10.0.0.1:26379\"";
+        matches!(scheme, "valkey" | "valkeys") => "unknown scheme",
+            "write \"redis://\" or \"rediss://\" and the same address: the protocol is the same";
+        matches!(scheme, "redis+sentinel" | "rediss+sentinel" | "sentinel") => "unknown scheme",
+            "write url = [\"redis://10.0.0.1:26379\"], and beside it sentinel = { master = \
+             \"mymaster\" }";
+        !matches!(scheme, "redis" | "rediss") => "unknown scheme",
+            "write for example \"redis://127.0.0.1:6379\" or \"unix:///run/redis.sock\"";
+        rest.contains('@') => "every reader of the policy could log in",
+            "write the address alone, and beside it password = \"env:REDIS_PASSWORD\"";
+        !path.is_empty() || rest.contains(['?', '#']) => "expected HOST:PORT",
+            "write the address alone, and beside it for example database = 2";
+        address.contains(',') => "expected HOST:PORT",
+            format!("write a list: url = [{}]", nodes());
+        !is_host || port.parse::<u16>().is_err() => "expected HOST:PORT",
+            "write for example \"redis://127.0.0.1:6379\"";
+    };
+    let Some(reason) = reason else {
+        return Some(format!("{scheme}://{host}:{port}"));
+    };
+    out.refuse(codes::REDIS, text.at.clone(), message, reason);
+    None
 }
 
 /// Warns of `[store.redis.tls]` if no connection uses it.

@@ -20,7 +20,8 @@ use crate::config::document::read::{At, Table};
 use crate::config::limit::draft::Draft;
 use crate::config::limit::priority::priority;
 use crate::config::limit::requests::{name, requests};
-use crate::{AdaptiveBounds, PathCase, Role, Route, Settings, UpstreamUrl, ValueError};
+use crate::config::reason::{Reason, first_reason};
+use crate::{AdaptiveBounds, PathCase, Route, Settings, UpstreamUrl, ValueError};
 
 /// Reads `[[listen.proxy.route]]`; `usual` has the values of a route without its own.
 pub(super) fn routes(
@@ -142,17 +143,9 @@ pub(in crate::config) fn on_limit(
                 .help(format!("write on_limit = \"route:{}\"", shown(text.value)));
             continue;
         };
-        let refused = strange(draft).or_else(|| {
-            let is_known = known.contains(&route);
-            (!is_known).then(|| unknown(route, &known, out))
-        });
-        if let Some((label, help)) = refused {
-            let message = format!(
-                "limit `{}` cannot send requests to the route `{}`",
-                draft.rule.limit.name,
-                shown(route)
-            );
-            out.error(codes::ROUTE, text.at, message, label).help(help);
+        if let Some(reason) = refused(draft, route, &known, out) {
+            let what = format!("cannot send requests to the route `{}`", shown(route));
+            draft.cannot(&what, codes::ROUTE, text.at, reason, out);
             continue;
         }
         draft.rule.on_limit = Some(route.into());
@@ -177,33 +170,31 @@ pub(in crate::config) fn unnamed(root: Table<'_>, drafts: &[Draft<'_>], out: &mu
     }
 }
 
-/// Returns why a limit cannot divert requests, and what to write instead.
-fn strange(draft: &Draft<'_>) -> Option<(String, String)> {
-    if matches!(draft.rule.role, Role::Allowance) {
-        let label = "another limit asks it by `otherwise`, and decides what a refusal does";
-        return Some((label.into(), "leave out `on_limit`".into()));
-    }
-    if draft.rule.is_for_descriptors() {
-        let label = "the limit is for descriptors, and the gateway has none";
-        return Some((label.into(), "match requests, by path or host".into()));
-    }
+/// Returns why a limit cannot send requests to a route.
+fn refused(draft: &Draft<'_>, route: &str, known: &[&str], out: &Findings<'_>) -> Option<Reason> {
     let algorithm = draft.rule.limit.algorithm.name();
-    (algorithm == "smooth bursty").then(|| {
-        let label = format!("a {algorithm} limit lets requests wait, and denies none");
-        let help = "write limit = \"100/1m\", a bucket, or algorithm = \"sliding-window-log\"";
-        (label, help.to_owned())
-    })
-}
-
-fn unknown(route: &str, known: &[&str], out: &Findings<'_>) -> (String, String) {
-    let help = match out.nearest(route, known.iter().copied()) {
-        Some(near) => format!("did you mean on_limit = \"route:{near}\"?"),
-        None if known.is_empty() => format!(
+    let other = || match known {
+        [] => format!(
             "write [[listen.proxy.route]] with name = \"{}\" and upstream = \
              \"http://127.0.0.1:4000\"",
             shown(route)
         ),
-        None => format!("write one of: {}", known.join(", ")),
+        known => format!("write one of: {}", known.join(", ")),
     };
-    ("no route has this name".into(), help)
+    first_reason! {
+        draft.is_asked() =>
+            "another limit asks it by `otherwise`, and decides what a refusal does",
+            "leave out `on_limit`";
+        draft.rule.is_for_descriptors() =>
+            "the limit is for descriptors, and the gateway has none",
+            "match requests, by path or host";
+        algorithm == "smooth bursty" =>
+            format!("a {algorithm} limit lets requests wait, and denies none"),
+            "write limit = \"100/1m\", a bucket, or algorithm = \"sliding-window-log\"";
+        !known.contains(&route) => "no route has this name",
+            match out.nearest(route, known.iter().copied()) {
+                Some(near) => format!("did you mean on_limit = \"route:{near}\"?"),
+                None => other(),
+            };
+    }
 }

@@ -32,12 +32,9 @@ pub(in crate::config) fn zone(root: Table<'_>, out: &mut Findings<'_>) -> ZoneSp
         return ZoneSpec::Set(zone);
     }
     let names: Vec<_> = zones.available().map(|zone| zone.to_string()).collect();
-    let help = match out.nearest(name.value, names.iter().map(String::as_str)) {
-        Some(near) => format!("did you mean timezone = \"{near}\"?"),
-        None => {
-            "write a name of the IANA database, as in timezone = \"Europe/Oslo\" or \"UTC\"".into()
-        }
-    };
+    let names = names.iter().map(String::as_str);
+    let other = "write a name of the IANA database, as in timezone = \"Europe/Oslo\" or \"UTC\"";
+    let help = out.meant(name.value, names, "timezone = ", || other.to_owned());
     let message = format!("unknown time zone \"{}\"", shown(name.value));
     let label = "not in the IANA time zone database";
     out.error(codes::ZONE, name.at, message, label).help(help);

@@ -196,10 +196,9 @@ impl OverrideReader {
         if !out.is_whole() || self.refused.contains(name.value) {
             return None; // it may stand where the text could not be read, or has an error
         }
-        let help = match out.nearest(name.value, self.names.keys().map(|name| &**name)) {
-            Some(near) => format!("did you mean \"{near}\"?"),
-            None => "write the name of a [[limit]] of the policy".to_owned(),
-        };
+        let known = self.names.keys().map(|name| &**name);
+        let other = || "write the name of a [[limit]] of the policy".to_owned();
+        let help = out.meant(name.value, known, "", other);
         let message = format!("no limit is called `{}`", shown(name.value));
         let label = "not found in the policy";
         out.error(codes::UNKNOWN_LIMIT, name.at.clone(), message, label)

@@ -243,11 +243,8 @@ fn keys(
         if index.is_none() {
             let message = format!("no limit has numbers for the plan `{}`", shown(plan.value));
             let label = format!("has the numbers of the default plan, `{}`", names[0]);
-            let near = out.nearest(plan.value, names.iter().map(|name| &**name));
-            let help = match near {
-                Some(near) => format!("did you mean \"{near}\"?"),
-                None => "add the plan to `plans` of a limit".to_owned(),
-            };
+            let other = || "add the plan to `plans` of a limit".to_owned();
+            let help = out.meant(plan.value, names.iter().map(|name| &**name), "", other);
             out.warning(codes::PLAN_UNUSED, plan.at, message, label)
                 .help(help);
         }

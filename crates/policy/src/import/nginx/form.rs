@@ -3,60 +3,19 @@
 use crate::config::{Findings, codes, shown};
 
 /// Directives that a file of nginx begins with, or one of its included files.
-const KNOWN: [&str; 34] = [
-    "http",
-    "server",
-    "location",
-    "events",
-    "upstream",
-    "map",
-    "geo",
-    "stream",
-    "mail",
-    "include",
-    "user",
-    "pid",
-    "daemon",
-    "load_module",
-    "error_log",
-    "access_log",
-    "log_format",
-    "root",
-    "index",
-    "listen",
-    "server_name",
-    "return",
-    "if",
-    "set",
-    "types",
-    "default_type",
-    "gzip",
-    "sendfile",
-    "add_header",
-    "tcp_nopush",
-    "set_real_ip_from",
-    "allow",
-    "deny",
-    "split_clients",
-];
+const KNOWN: &str = "\
+    http server location events upstream map geo stream mail include user pid daemon \
+    load_module error_log access_log log_format root index listen server_name return if \
+    set types default_type gzip sendfile add_header tcp_nopush set_real_ip_from allow \
+    deny split_clients";
 /// Beginnings of the names of further ones.
-const FAMILIES: [&str; 12] = [
-    "limit_",
-    "proxy_",
-    "ssl_",
-    "real_ip_",
-    "worker_",
-    "client_",
-    "keepalive_",
-    "fastcgi_",
-    "uwsgi_",
-    "gzip_",
-    "server_",
-    "resolver",
-];
+const FAMILIES: &str = "\
+    limit_ proxy_ ssl_ real_ip_ worker_ client_ keepalive_ fastcgi_ uwsgi_ gzip_ server_ \
+    resolver";
 
 fn is_known(name: &str) -> bool {
-    KNOWN.contains(&name) || FAMILIES.iter().any(|start| name.starts_with(start))
+    KNOWN.split(' ').any(|known| known == name)
+        || FAMILIES.split(' ').any(|start| name.starts_with(start))
 }
 
 /// Returns true if a line begins as one of nginx; reports the form of the text otherwise.
