@@ -25,7 +25,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{Either, Full};
-use hyper::body::Incoming;
 use ratekeeper::Clock;
 use ratekeeper_policy::envoy::EnvoyRateLimit;
 use serde_json::{Value, json};
@@ -40,6 +39,7 @@ use crate::doors::routes::{self, RouteCall, routes};
 use crate::doors::{self, Right};
 use crate::observe::changes;
 use crate::serve::listener::{Caller, Handle, Reply};
+use crate::serve::request_body::RequestBody;
 use crate::source::reload::Reloaded;
 
 /// Metrics, health, keys, reload.
@@ -52,7 +52,11 @@ type AdminBody = Either<Reply, StateStream>;
 impl<C: Clock + 'static> Handle for AdminDoor<C> {
     type Body = AdminBody;
 
-    async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<AdminBody> {
+    async fn handle(
+        &self,
+        caller: Caller<'_>,
+        request: Request<RequestBody>,
+    ) -> Response<AdminBody> {
         let answered = answer(&self.0, caller, request).await;
         answered.unwrap_or_else(|problem| problem.response().map(Either::Left))
     }
@@ -61,7 +65,7 @@ impl<C: Clock + 'static> Handle for AdminDoor<C> {
 async fn answer<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     caller: Caller<'_>,
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
 ) -> Result<Response<AdminBody>, Problem> {
     doors::one_host(&request)?;
     let found = routes::find(ADMIN_ROUTES, "admin", &request);

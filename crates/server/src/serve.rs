@@ -17,6 +17,7 @@ pub(crate) mod log_writer;
 #[cfg(feature = "proxy")]
 pub(crate) mod proxy_header;
 pub(crate) mod pulse;
+pub(crate) mod request_body;
 pub(crate) mod stop_signals;
 pub(crate) mod tls;
 pub(crate) mod upgrade;

@@ -10,11 +10,12 @@ use bytes::{Bytes, BytesMut};
 use http::header;
 use http_body_util::BodyExt;
 use hyper::Request;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 use tokio::time::timeout;
 
 use super::problem::{BROKEN_BODY, Problem, TOO_BUSY, TOO_LARGE, TOO_SLOW};
 use crate::serve::body_budget::{BodyBudget, MAX_HELD_BYTES};
+use crate::serve::request_body::RequestBody;
 
 /// Maximum number of bytes of one check.
 pub(crate) const MAX_CHECK_BYTES: usize = 64 << 10;
@@ -26,7 +27,7 @@ pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Returns the whole body. A body that came in one piece is not copied; others count against
 /// `budget` until the bytes are dropped.
 pub(crate) async fn read(
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
     max: usize,
     budget: &Arc<BodyBudget>,
 ) -> Result<Bytes, Problem> {
@@ -47,7 +48,7 @@ pub(crate) async fn read(
 }
 
 async fn collect(
-    mut body: Incoming,
+    mut body: RequestBody,
     max: usize,
     budget: &Arc<BodyBudget>,
 ) -> Result<Bytes, Problem> {

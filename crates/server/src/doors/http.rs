@@ -4,7 +4,6 @@ use std::convert::identity;
 use std::sync::Arc;
 
 use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
 use ratekeeper::Clock;
 
 use super::Reply;
@@ -20,6 +19,7 @@ use crate::context::ServiceContext;
 use crate::observe::metrics::{Protocol, RequestResult};
 use crate::readiness::Readiness;
 use crate::serve::listener::{Caller, Handle};
+use crate::serve::request_body::RequestBody;
 
 /// The check API and forward-auth.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct HttpDoor<C>(pub(crate) Arc<ServiceContext<C>>);
 impl<C: Clock + 'static> Handle for HttpDoor<C> {
     type Body = Reply;
 
-    async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<Reply> {
+    async fn handle(&self, caller: Caller<'_>, request: Request<RequestBody>) -> Response<Reply> {
         let shared = &self.0;
         let answered = answer(shared, caller, request).await;
         answered.unwrap_or_else(|problem| {
@@ -42,7 +42,7 @@ impl<C: Clock + 'static> Handle for HttpDoor<C> {
 async fn answer<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     caller: Caller<'_>,
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
 ) -> Result<Response<Reply>, Problem> {
     one_host(&request)?;
     let route = routes::find(HTTP_ROUTES, "http", &request).map_err(|no| no.problem)?;

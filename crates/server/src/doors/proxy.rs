@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 use ratekeeper::tower::{ByPolicy, Decided, MAX_INSPECTED_BODY, RequestGuard};
 use ratekeeper::{Answer, KeyedLimiter, Report, Timer};
 use ratekeeper_gateway::{
@@ -54,6 +54,7 @@ use crate::observe::upstreams::watch;
 use crate::serve::connection_state::HeadBounds;
 use crate::serve::listener::Caller;
 use crate::serve::pulse::InFlight;
+use crate::serve::request_body::RequestBody;
 use crate::{Event, StartError};
 
 /// The usual field of the client's address, which the gateway knows.
@@ -161,7 +162,11 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         *process.access_log.lock() = access.map(|log| log.writer.clone());
     }
 
-    async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
+    async fn handle(
+        &self,
+        caller: Caller<'_>,
+        request: Request<RequestBody>,
+    ) -> Response<ProxyBody> {
         if request.uri().path() == READY_PATH {
             return readiness(self.shared.readiness.is_ready()).map(ProxyBody::from);
         }
@@ -178,7 +183,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         &self,
         caller: Caller<'_>,
         mut parts: Parts,
-        body: Incoming,
+        body: RequestBody,
         mut line: Option<&mut Box<AccessLine>>,
     ) -> Response<ProxyBody> {
         let in_flight = InFlight::begin(caller.pulse);

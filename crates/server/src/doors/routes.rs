@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Request};
-use hyper::body::Incoming;
 
 use super::access::Right;
 use super::body;
@@ -20,6 +19,7 @@ use super::problem::{Problem, UNKNOWN_PATH, shown};
 use super::write_log::WriteCall;
 use crate::context::ServiceContext;
 use crate::serve::listener::Caller;
+use crate::serve::request_body::RequestBody;
 
 /// A row of the table of a listener, without its handler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,7 +97,7 @@ pub(crate) struct RouteCall<'a, C> {
     pub(crate) shared: &'a Arc<ServiceContext<C>>,
     pub(crate) caller: Caller<'a>,
     pub(crate) route: &'static ListenerRoute,
-    pub(crate) request: Request<Incoming>,
+    pub(crate) request: Request<RequestBody>,
 }
 
 impl<C> RouteCall<'_, C> {

@@ -41,6 +41,7 @@ use super::client_stream::ClientStream;
 use super::connection_state::{BoxedError, HeadBounds, NextEvent, State};
 use super::connections::{Connections, Seat};
 use super::pulse::{MaxTicks, Pulse, TICK, TickNotes};
+use super::request_body::RequestBody;
 use super::stop_signals::StopSignals;
 use super::tls::ListenerTls;
 use super::upgrade::Upgrade;
@@ -128,7 +129,7 @@ pub(crate) trait Handle: Send + Sync + 'static {
     fn handle(
         &self,
         caller: Caller<'_>,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
@@ -318,6 +319,7 @@ async fn answer<H: Handle>(
         #[cfg(feature = "proxy")]
         upgrade: &shared.upgrade,
     };
+    let request = RequestBody::of(request, &shared.pulse);
     let mut response = shared.door.0.handle(caller, request).await;
     let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     if one_by_one && !switches && shared.last.load(Ordering::Relaxed) {

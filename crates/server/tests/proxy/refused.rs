@@ -252,3 +252,32 @@ fn heads_are_as_large_as_the_policy_says() {
         );
     }
 }
+
+#[test]
+fn a_connection_goes_on_behind_a_body_that_comes_after_its_refusal() {
+    let upstream = Upstream::hello();
+    let gone = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let none = LIMITS.replace("3/1h", "1/1h");
+    for (address, limits, size, expected) in [
+        (upstream.address, OPEN, 100_000, 413),
+        (upstream.address, &*none, 1_000, 429),
+        (gone, OPEN, 1_000, 502),
+    ] {
+        let proxy = Proxy::start(&[address], MAX, limits);
+        let mut client = proxy.client();
+        let first = client.ask("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+        for _ in 0..3 {
+            client.send(&format!(
+                "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {size}\r\n\r\n"
+            ));
+            assert_eq!(client.response().status(), expected);
+            client.send(&"x".repeat(size));
+        }
+        let last = client.ask("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+        let expected = if expected == 429 { 429 } else { first.status() };
+        assert_eq!(last.status(), expected);
+    }
+}

@@ -7,7 +7,7 @@ use std::future::poll_fn;
 
 use bytes::Bytes;
 use http::request::Parts;
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use ratekeeper::Timer;
 use ratekeeper::tower::InspectedBody;
 use tokio::time::timeout;
@@ -18,6 +18,7 @@ use crate::doors::problem::{Problem, TOO_LARGE, TOO_SLOW};
 use crate::observe::metrics::{Protocol, RequestResult};
 use crate::serve::body_budget::HeldBytes;
 use crate::serve::listener::Caller;
+use crate::serve::request_body::RequestBody;
 
 impl<C: Timer + 'static> ProxyDoor<C> {
     /// Returns the body of a request. If a limit counts by it, its beginning is read, and the whole
@@ -26,8 +27,8 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         &self,
         caller: Caller<'_>,
         parts: &mut Parts,
-        body: Incoming,
-    ) -> Result<InspectedBody<Incoming>, Box<Problem>> {
+        body: RequestBody,
+    ) -> Result<InspectedBody<RequestBody>, Box<Problem>> {
         let stated = body.size_hint().lower();
         let max = match stated {
             0 => 0, // the route is chosen for a length only

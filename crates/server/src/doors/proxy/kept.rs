@@ -16,7 +16,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Version};
-use hyper::body::Incoming;
 use ratekeeper::Answer;
 use ratekeeper::tower::{InspectedBody, RequestGuard};
 use ratekeeper_gateway::{
@@ -28,6 +27,7 @@ use tokio::time::timeout;
 use crate::observe::metrics::Process;
 use crate::serve::listener::Caller;
 use crate::serve::pulse::Pulse;
+use crate::serve::request_body::RequestBody;
 
 type Response = Pin<Box<dyn Future<Output = Result<Forwarded, ForwardError>> + Send>>;
 
@@ -35,7 +35,7 @@ type Response = Pin<Box<dyn Future<Output = Result<Forwarded, ForwardError>> + S
 pub(super) struct Forwarding {
     pub(super) gateway: Arc<Gateway>,
     pub(super) client: GatewayClient,
-    pub(super) request: Request<InspectedBody<Incoming>>,
+    pub(super) request: Request<InspectedBody<RequestBody>>,
     pub(super) id: HeaderValue,
     /// The shortest lease of its permits; `None` if it has none.
     pub(super) lease: Option<Duration>,

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::{Request, Response};
-use hyper::body::Incoming;
 use ratekeeper::Timer;
 use ratekeeper_policy::{ProxySettings, Settings, UpstreamUrl};
 use tokio::net::TcpStream;
@@ -32,6 +31,7 @@ use crate::observe::metrics::RequestFault;
 use crate::serve::connection_state::HeadBounds;
 use crate::serve::listener::{Caller, Handle};
 use crate::serve::proxy_header;
+use crate::serve::request_body::RequestBody;
 use crate::serve::tls::ListenerTls;
 use crate::{Config, Door, DoorAddress, StartError};
 
@@ -166,7 +166,11 @@ impl<C: Timer + 'static> Handle for Arc<ProxyListener<C>> {
         }
     }
 
-    async fn handle(&self, caller: Caller<'_>, request: Request<Incoming>) -> Response<ProxyBody> {
+    async fn handle(
+        &self,
+        caller: Caller<'_>,
+        request: Request<RequestBody>,
+    ) -> Response<ProxyBody> {
         let door = self.current.load_full();
         door.handle(caller, request).await
     }
