@@ -18,9 +18,12 @@ const KEY: &str = "group requests with `key`: key = [\"ip\"]";
 const TABLE: &str = "write each limit as a table of its own: [[limit]]";
 const EXEMPT: &str = "write [[exempt]] with limits = [\"*\"] and match = { ip = \"192.0.2.0/24\" }";
 const SHADOW: &str = "to decide and count but never refuse, write mode = \"shadow\"";
+const PLANS: &str = "write [plan] with from and default, and `plans` in each [[limit]]";
 const STATUS: &str = "write status = 429";
 const DETAIL: &str =
     "put it into a response: [response.slow-down] with detail = \"Try again in {retry_after}.\"";
+const HEADERS: &str = "choose the headers for the whole policy: headers = \"legacy\" at the top";
+const COUNT: &str = "count responses: count = { status = [401, 403] }";
 const STORE: &str = "write [store.redis] with url = \"redis://127.0.0.1:6379\"";
 const FILE_OF_ENVOY: &str = "match it in a limit: match = { descriptor.user = \"*\" }; a file of \
     Envoy's rate limit service is read by [envoy] with config = \"FILE\"";
@@ -42,6 +45,7 @@ const FIELDS: &[OtherWord] = &[
     ("nodelay", "leave it out: a bucket refuses excess requests, unless it has a `queue` beside it"),
     ("delay", "write queue = { max = 100, max_wait = \"2s\" } beside a bucket"),
     ("proxypass", "write upstream = \"http://127.0.0.1:3000\" under [listen.proxy]"),
+    ("clientheadertimeout", "write head_timeout = \"10s\""),
     ("keepalivetimeout", "write idle_timeout = \"75s\""),
     ("whitelist", EXEMPT),
     ("geo", EXEMPT),
@@ -51,24 +55,53 @@ const FIELDS: &[OtherWord] = &[
     ("requestsperunit", NUMBER),
     ("shadowmode", SHADOW),
     ("maxtokens", BUCKET),
+    ("tokensperfill", BUCKET),
+    ("fillinterval", BUCKET),
     ("mergedomainconfig", "write merge_domains = true"),
+    ("stopcachekeyincrementwhenoverlimit", "write stop_increment = true"),
+    ("limitresponseheadersenabled", "write headers = \"draft-03\""),
+    ("limitlimitheader", "write header_names = { limit = \"x-limit\" }"),
+    ("limitremainingheader", "write header_names = { remaining = \"x-remaining\" }"),
+    ("limitresetheader", "write header_names = { reset = \"x-reset\" }"),
+    ("responsedynamicmetadata", "write dynamic_metadata = true"),
     // Kong
     ("second", SECOND),
     ("minute", NUMBER),
     ("hour", HOUR),
     ("day", DAY),
     ("month", MONTH),
+    ("limitby", KEY),
+    ("windowsize", NUMBER),
+    ("windowtype", "write algorithm = \"sliding-window-counter\", or \"fixed-window\""),
     ("policy", STORE),
+    ("faulttolerant", "write on_store_error = \"allow\""),
+    ("hideclientheaders", "choose the headers for the whole policy: headers = \"off\" at the top"),
+    ("errorcode", STATUS),
+    ("errormessage", DETAIL),
+    ("consumergroups", PLANS),
     // express-rate-limit
     ("windowms", NUMBER),
     ("max", NUMBER),
+    ("keygenerator", KEY),
     ("skip", "write [[exempt]] with limits = [\"*\"] and match = { path = \"/health\" }"),
+    ("skipsuccessfulrequests", COUNT),
+    ("skipfailedrequests", COUNT),
+    ("requestwassuccessful", COUNT),
+    ("standardheaders", "choose the headers for the whole policy: headers = \"ietf\" at the top"),
+    ("legacyheaders", HEADERS),
     ("message", DETAIL),
+    ("statuscode", STATUS),
+    ("handler", DETAIL),
+    ("passonstoreerror", "write on_store_error = \"allow\""),
+    ("ipv6subnet", "write ipv6_prefix = 64 under [client_ip]"),
     // Cloudflare, Upstash and others
     ("action", "leave it out: a limit refuses; to log only, write mode = \"shadow\""),
+    ("limiter", NUMBER),
     ("tokenbucket", BUCKET),
+    ("conditions", "write match = { path = \"/login\" }"),
     ("include", "write lists of values into files: match = { path = \"file:paths.txt\" }"),
     ("admintoken", "set RATEKEEPER_ADMIN_TOKEN in the environment of the service"),
+    ("trustproxy", "write [client_ip] with trusted_proxies = [\"10.0.0.0/8\"]"),
 ];
 
 /// Values: the field, the word, and what to write in its place.
@@ -80,9 +113,11 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("on_store_error", "failclosed", "to refuse every request, write \"deny\""),
     ("algorithm", "gcra", TOKEN_BUCKET),
     ("algorithm", "bucket", TOKEN_BUCKET),
+    ("algorithm", "leakymeter", TOKEN_BUCKET),
     ("algorithm", "leakyqueue", "write \"leaky-bucket\" and queue = { max = 100 }"),
     ("algorithm", "limitreq", "write \"leaky-bucket\"; its `burst` is queue = { max = 100 }, and with \
         `nodelay` bucket = { size = 101, refill = \"10/1s\" } in place of `limit`"),
+    ("algorithm", "fixedwindowcounter", "write \"fixed-window\""),
     ("algorithm", "slidingwindow", "write \"sliding-window-counter\", or \"sliding-window-log\" for \
         the exact one"),
     ("algorithm", "slidinglog", "write \"sliding-window-log\""),
