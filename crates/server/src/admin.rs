@@ -38,6 +38,7 @@ use crate::doors::problem::{Problem, RELOAD_REFUSED};
 use crate::doors::routes::{self, RouteCall, routes};
 use crate::doors::{self, Right};
 use crate::observe::changes;
+use crate::readiness::Readiness;
 use crate::serve::listener::{Caller, Handle, Reply};
 use crate::serve::request_body::RequestBody;
 use crate::source::reload::Reloaded;
@@ -89,7 +90,7 @@ routes! {
     /// The routes of the admin listener. What the first row of a path needs, a wrong method needs.
     ADMIN_ROUTES, |call| -> AdminBody, |answer| answer.map(Either::Left);
     GET "/healthz" Probe => Ok(text(StatusCode::OK, "ok\n")),
-    GET "/readyz" Probe => Ok(readiness(call.shared.readiness.is_ready())),
+    GET "/readyz" Probe => Ok(readiness(&call.shared.readiness)),
     GET "/" Probe => Ok(dashboard::lead_there()),
     GET "/favicon.ico" Probe => Ok(doors::empty(StatusCode::NO_CONTENT)),
     GET "/dashboard" Probe => Ok(dashboard::PAGE.response()),
@@ -137,8 +138,8 @@ fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Reply> {
     response
 }
 
-pub(crate) fn readiness(ready: bool) -> Response<Reply> {
-    if ready {
+pub(crate) fn readiness(readiness: &Readiness) -> Response<Reply> {
+    if readiness.is_ready() {
         text(StatusCode::OK, "ready\n")
     } else {
         text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n")

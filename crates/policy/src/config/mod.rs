@@ -262,7 +262,8 @@ fn policy(
     limit::replaces::lints(&drafts, out);
     settings::routes::unnamed(root, &drafts, out);
     if let Some(visitors) = visitors {
-        visitors.lints(root, &drafts, &exemptions, plans.as_ref(), out);
+        let proxy = settings.listen.proxy.as_ref();
+        visitors.lints(root, &drafts, &exemptions, plans.as_ref(), proxy, out);
     }
     Some(Policy {
         version: 0,

@@ -116,7 +116,9 @@ fn listed<C: Clock>(shared: &ServiceContext<C>, asked: &OverrideLine, top: usize
         if overrides.len() < top {
             let key = key_as_shown(&policy, &line);
             let line = OverrideLine { key, ..line };
-            overrides.push(about(number, &line, holding.contains(&number)));
+            let mut about = about(number, &line);
+            about["in_force"] = json!(holding.contains(&number));
+            overrides.push(about);
         }
     }
     Some(json!({ "file": file, "count": count, "overrides": overrides }))
@@ -157,7 +159,7 @@ async fn change<C: Clock + 'static>(
         .map_err(|_| Problem::new(OVERRIDES_UNWRITTEN, "the change failed"))?;
     let changed = changed.map_err(problem)?;
     let mut answer = match (&change, changed.line) {
-        (OverrideChange::Set(line), Some(number)) => about(number, line, true),
+        (OverrideChange::Set(line), Some(number)) => about(number, line),
         (OverrideChange::Set(line) | OverrideChange::Remove(line), _) => json!({
             "limit": line.limit,
             "key": line.key,
@@ -169,8 +171,8 @@ async fn change<C: Clock + 'static>(
     Ok(reply(&answer))
 }
 
-/// Returns a line of the file as the answers show it.
-fn about(number: usize, line: &OverrideLine, in_force: bool) -> Value {
+/// Returns a line of the file as the answers show it, if it is in force.
+fn about(number: usize, line: &OverrideLine) -> Value {
     let stated = |text: &str| (!text.is_empty()).then(|| shown_whole(text));
     json!({
         "limit": shown_whole(&line.limit),
@@ -179,7 +181,7 @@ fn about(number: usize, line: &OverrideLine, in_force: bool) -> Value {
         "until": stated(&line.until),
         "reason": stated(&line.reason),
         "line": number,
-        "in_force": in_force,
+        "in_force": true,
     })
 }
 

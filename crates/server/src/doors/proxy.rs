@@ -168,7 +168,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         request: Request<RequestBody>,
     ) -> Response<ProxyBody> {
         if request.uri().path() == READY_PATH {
-            return readiness(self.shared.readiness.is_ready()).map(ProxyBody::from);
+            return readiness(&self.shared.readiness).map(ProxyBody::from);
         }
         let (parts, body) = request.into_parts();
         let mut line = self.line(caller, &parts);

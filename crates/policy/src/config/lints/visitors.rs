@@ -17,7 +17,9 @@ use crate::config::document::headers::header_name;
 use crate::config::document::read::{At, Table};
 use crate::config::limit::draft::Draft;
 use crate::model::keys::plan::PlanSource;
-use crate::{ClientIp, Cost, Exemption, Field, KeyPart, Matcher, Pattern, Plans, Settings};
+use crate::{
+    ClientIp, Cost, Exemption, Field, KeyPart, Matcher, Pattern, Plans, ProxySettings, Settings,
+};
 
 /// Headers with another value in each request, or with any: no key by them is ever refused.
 const OF_REQUESTS: [&str; 10] = [
@@ -93,6 +95,7 @@ impl Visitors {
         drafts: &[Draft<'_>],
         exemptions: &[At<Arc<Exemption>>],
         plans: Option<&Plans>,
+        proxy: Option<&ProxySettings>,
         out: &mut Findings<'_>,
     ) {
         for (index, exemption) in exemptions.iter().enumerate() {
@@ -110,6 +113,13 @@ impl Visitors {
             && self.sends_part(&part)
         {
             warn("[plan]", &part.to_string(), table.place("from"), out);
+        }
+        let mut first = proxy.into_iter().flat_map(ProxySettings::priorities);
+        if let Some(field) = first.find_map(|first| self.chosen(&first.matcher))
+            && let Some(table) = root.table("listen")
+        {
+            let what = "the priority of `adaptive_concurrency`";
+            warn(what, &field.to_string(), table.place("proxy"), out);
         }
         for draft in drafts {
             let name = &draft.rule.limit.name;
