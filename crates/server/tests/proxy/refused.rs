@@ -270,11 +270,11 @@ fn a_connection_goes_on_behind_a_body_that_comes_after_its_refusal() {
         let mut client = proxy.client();
         let first = client.ask("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
         for _ in 0..3 {
-            client.send(&format!(
+            client.send(format!(
                 "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {size}\r\n\r\n"
             ));
             assert_eq!(client.response().status(), expected);
-            client.send(&"x".repeat(size));
+            client.send("x".repeat(size));
         }
         let last = client.ask("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
         let expected = if expected == 429 { 429 } else { first.status() };

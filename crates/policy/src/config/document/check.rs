@@ -123,7 +123,7 @@ impl Findings<'_> {
                 self.not_scalar(*scalar, text, node.span(), here);
             }
             (Shape::Word(words), DeValue::String(text)) => {
-                self.word(text, node.span(), words, here)
+                self.word(text, node.span(), words, here);
             }
             (Shape::Whole(least, most) | Shape::Amount(least, most), DeValue::Integer(_)) => {
                 if whole(node).is_none_or(|number| number < *least || number > *most) {
