@@ -49,7 +49,7 @@ impl fmt::Display for Error {
         f.write_str(match self {
             Self::Span => "not a duration: write a whole number and a unit (ns, us, ms, s, m, h, d, w), as in `90s`",
             Self::SpanTooLong => "duration is longer than 584 years",
-            Self::Quota => "not a quota: write permits, and a period of a number and a unit, as in `100/1m` or `20/1d`; the calendar's `20/day` is for policies",
+            Self::Quota => "not a quota: write permits and period, as in `100/1m`; the calendar's `20/day` is for policies",
             Self::NoPermits => "a quota of `0` permits nothing",
             Self::TooManyPermits => "more than 9,007,199,254,740,991 permits cannot be counted",
             Self::NoSpan => "a period must be longer than zero",
