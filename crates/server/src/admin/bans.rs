@@ -189,7 +189,7 @@ pub(super) async fn lift<C: Clock>(
     set(shared, &query, None).await
 }
 
-/// What an operator wants of a key.
+/// A ban or an allowance that an operator sets.
 #[derive(Clone, Copy)]
 struct ByHand {
     act: HandAct,

@@ -27,7 +27,7 @@ const MAX_CHANGES: usize = 5;
 /// Time for which a warning is in the notes.
 const NOTED: Nanos = Nanos::from_secs(15 * 60);
 
-/// What is listed: the parameters `by=denied&window=1m&count=20`.
+/// The order, the window and the length of a list: `by=denied&window=1m&count=20`.
 #[derive(Default)]
 struct TopQuery {
     by: TopOrder,
