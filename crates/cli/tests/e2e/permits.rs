@@ -83,28 +83,28 @@ fn a_rush_takes_ten_and_a_crashed_holder_loses_them_at_the_expiry() {
     assert!(expired >= 1.0, "{expired}");
 }
 
-/// Sends the start of a request, and closes the connection soon after.
-fn leave(gateway: SocketAddr, start: &str) {
+/// Sends the start of a request. The connection is closed when the result is dropped.
+fn send(gateway: SocketAddr, start: &str) -> TcpStream {
     let mut stream = TcpStream::connect(gateway).expect("the gateway listens");
     stream
         .write_all(start.as_bytes())
         .expect("a request is short");
-    clock::wait(Duration::from_millis(5));
+    stream
 }
 
 #[test]
 fn no_more_requests_work_than_the_limit_says_though_their_clients_leave() {
     const STARTS: [&str; 4] = [
-        "GET /work HTTP/1.1\r\nhost: a\r\n\r\n",
-        "POST /work HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi",
-        "POST /work HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nh",
-        "POST /work HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\nh\r\n",
+        "GET /held HTTP/1.1\r\nhost: a\r\n\r\n",
+        "POST /held HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi",
+        "POST /held HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nh",
+        "POST /held HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\nh\r\n",
     ];
     let limits = "[[limit]]\nname = \"in-flight\"\nkey = [\"all\"]\n\
                   concurrency = { max = 7, lease = \"60s\" }\n";
     let open = "[[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"1000000/1h\"\n";
     let adaptive = "adaptive_concurrency = { min = 7, max = 7 }\n";
-    for (listener, limits) in [("", limits), (adaptive, open)] {
+    for (listener, limits, refused) in [("", limits, 429), (adaptive, open, 503)] {
         let dir = tempfile::tempdir().expect("a directory of its own");
         let Some(application) = Application::start(Framework::Express, EXPRESS_ROUTES, dir.path())
         else {
@@ -121,20 +121,29 @@ fn no_more_requests_work_than_the_limit_says_though_their_clients_leave() {
             let body = Visitor::at(2).get(application.address(), "/most").body;
             serde_json::from_str::<Value>(&body).expect("an answer is JSON")
         };
-        let most = || work()["most"].as_u64().expect("a number");
-        // On a busy machine it takes some rounds until the limit is full.
-        let round = || {
-            let leaving = STARTS
-                .map(|start| thread::spawn(move || (0..100).for_each(|_| leave(gateway, start))));
-            for clients in leaving {
-                clients.join().expect("no client panics");
-            }
-            (most() >= 7).then_some(())
-        };
-        let full = clock::poll("full limit", FULL_WITHIN, round);
-        full.unwrap_or_else(|error| panic!("{error}: {} at work", most()));
-        round();
-        assert_eq!(most(), 7);
+        for (before, start) in STARTS.iter().cycle().take(7).enumerate() {
+            let client = send(gateway, start);
+            let begun = clock::poll("request at work", SOON_AFTER, || {
+                (work()["atWork"] == before + 1).then_some(())
+            });
+            begun.unwrap_or_else(|error| panic!("{error}: {start:?}"));
+            drop(client);
+        }
+        let leaving = STARTS.map(|start| {
+            thread::spawn(move || {
+                for _ in 0..50 {
+                    let _leaves = send(gateway, &start.replace("/held", "/work"));
+                    clock::wait(Duration::from_millis(5));
+                    let stays = Visitor::at(2).get(gateway, "/work").status;
+                    assert_eq!(stays, refused);
+                }
+            })
+        });
+        for clients in leaving {
+            clients.join().expect("none is served");
+        }
+        assert_eq!(work()["most"], 7);
+        Visitor::at(2).get(application.address(), "/end");
         let free = clock::poll("end of the work", SOON_AFTER, || {
             let served = Visitor::at(2).get(gateway, "/work").status == 200;
             (work()["atWork"] == 0 && served).then_some(())

@@ -15,8 +15,9 @@ use super::process::{self, Process};
 const START_WITHIN: Duration = Duration::from_secs(60);
 
 /// Routes: a handler for `/login`, one for `/api/login`, and one for everything else below `/api`.
-/// Each names itself in `x-handler`. And `/work`, which takes 300 ms whatever its client does, and
-/// `/most`, which returns how many requests worked at a time.
+/// Each names itself in `x-handler`. And `/work`, which takes 300 ms whatever its client does,
+/// `/held`, which takes until `/end`, and `/most`, which returns how many of both were at work at a
+/// time.
 pub(crate) const EXPRESS_ROUTES: &str = r#"
 const express = require("express");
 const application = express();
@@ -24,11 +25,18 @@ const handler = (name) => (request, response) => response.set("x-handler", name)
 application.all("/login", handler("login"));
 application.all("/api/login", handler("nested"));
 application.all("/api/{*rest}", handler("api"));
-let [atWork, most] = [0, 0];
-application.all("/work", (request, response) => {
+let [atWork, most, held] = [0, 0, []];
+const work = (wait) => (request, response) => {
   atWork += 1;
   most = Math.max(most, atWork);
-  setTimeout(() => { atWork -= 1; response.send("done"); }, 300);
+  wait(() => { atWork -= 1; response.send("done"); });
+};
+application.all("/work", work((end) => setTimeout(end, 300)));
+application.all("/held", work((end) => held.push(end)));
+application.get("/end", (request, response) => {
+  held.forEach((end) => end());
+  held = [];
+  response.send("ended");
 });
 application.get("/most", (request, response) => { response.json({ most, atWork }); });
 application.listen(Number(process.argv[2]), "127.0.0.1");
