@@ -65,6 +65,7 @@ pub(super) fn lints(
 ) {
     for draft in drafts {
         headers::unreliable(draft, out);
+        visitors::formless(draft, out);
         ban::all_clients(draft, out);
         stands_in_for_itself(draft, out);
         shares::no_share(draft, settings, out);

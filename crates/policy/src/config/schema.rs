@@ -160,8 +160,9 @@ mod tests {
     ];
 
     /// Fields that need another one beside them: the field, the other field, and its value.
-    const BESIDE: [(&str, &str, &str); 15] = [
+    const BESIDE: [(&str, &str, &str); 16] = [
         ("preflight_limit", "cors", "[\"https://app.example.com\"]"),
+        ("state_every", "state", "\"state\""),
         ("distinct", "limit", "\"5/day\""),
         ("unit", "cost", "\"attr:amount\""),
         ("max", "grow", "2.0"),

@@ -77,6 +77,13 @@ pub(super) fn client_ip(root: Table<'_>, out: &mut Findings<'_>) -> ClientIp {
         }
         client.header = name;
     }
+    if table.has("trusted_headers") && !table.has("trusted_proxies") {
+        let message = "`trusted_headers` are those of trusted proxies, and the policy names none";
+        let label = "any visitor can send these headers";
+        let at = table.place("trusted_headers");
+        out.warning(codes::PROXY, at, message, label)
+            .help("add the addresses of your proxies: trusted_proxies = [\"10.0.0.0/8\"]");
+    }
     if let Some(bits) = table.number("ipv6_prefix") {
         client.ipv6_prefix = bits.value;
     }
@@ -116,6 +123,12 @@ pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
     let budget = memory.and_then(|memory| memory.size("budget"));
     let every = memory.and_then(|memory| memory.span("state_every"));
     let state = memory.and_then(|memory| memory.text("state"));
+    if let (Some(every), None) = (&every, &state) {
+        let message = "`state_every` of [store.memory] has no effect without `state`";
+        let label = "no folder keeps the counters, so a restart forgets them";
+        out.error(codes::PARAMETERS, every.at.clone(), message, label)
+            .help("add state = \"state\", or leave `state_every` out");
+    }
     Settings {
         timezone: owned("timezone"),
         overrides: owned("overrides"),

@@ -50,7 +50,8 @@ fields! {
     pub(super) CONCURRENCY = "`concurrency`" {
         required max: Whole(1, MAX_AT_ONCE), "50", "Maximum number of permits on loan at once.";
         optional lease: LEASE, "\"60s\"",
-            "Time after which the permit of a crashed holder comes back (default 60s).";
+            "Time after which the permit of a crashed holder comes back, longer than any request takes \
+             (default 60s).";
     }
 }
 

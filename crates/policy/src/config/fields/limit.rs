@@ -129,7 +129,7 @@ fields! {
              never refuses. Written like the number of a plan.";
         optional scope: Word(&["cluster", "node"]), "\"node\"",
             "With [store.redis]: cluster (default) counts in all processes together, node in each \
-             process by itself.";
+             process by itself, as every limit does whose counters are in memory.";
         optional distinct: TEXT, "\"attr:account\"",
             "Counts different values of a key part in each window, and not requests.";
         optional priority: Table(&PRIORITY),

@@ -187,6 +187,33 @@ fn warn(what: &str, value: &str, at: Range<usize>, out: &mut Findings<'_>) {
     out.warning(codes::VISITORS, at, message, label).help(help);
 }
 
+/// Warns of a limit by a field of a form for requests that have none. (A GET with a JSON body is
+/// rare, but some search APIs read it.)
+pub(in crate::config) fn formless(draft: &Draft<'_>, out: &mut Findings<'_>) {
+    let is_read = |pattern: &Pattern| {
+        let method = pattern.text().to_ascii_uppercase();
+        pattern.negated || ["GET", "HEAD"].contains(&&*method)
+    };
+    let mut fields = draft.rule.matcher.fields.iter();
+    let is_formless = fields.any(|(field, patterns)| {
+        let is_some = patterns.iter().any(|pattern| !pattern.negated);
+        *field == Field::Method && is_some && patterns.iter().all(is_read)
+    });
+    let mut parts = draft.rule.key.iter().map(ToString::to_string);
+    let part = parts.find_map(|part| Some(part.strip_prefix("form:")?.to_owned()));
+    if let Some(part) = part.filter(|_| is_formless) {
+        let name = &draft.rule.limit.name;
+        let message = format!("limit `{name}` needs `form:{part}`, which no GET has");
+        let label = "a GET carries its values in the query";
+        let at = draft.places.key.clone();
+        out.warning(codes::UNRECEIVED, at, message, label)
+            .related(draft.table.place("match"))
+            .help(format!(
+                "write method = \"POST\", or \"query:{part}\" in `key`"
+            ));
+    }
+}
+
 /// Reports limits by values that only callers of the check API send, if the gateway alone listens.
 pub(in crate::config) fn unreceived(
     drafts: &[Draft<'_>],

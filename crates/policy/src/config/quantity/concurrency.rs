@@ -12,11 +12,15 @@ use ratekeeper_core::{Concurrency, Nanos, Permits};
 use super::algorithm::{NamedAlgorithm, no_algorithm};
 use super::numbers::{Written, built};
 use super::{Quantity, Surroundings};
+use crate::config::codes;
 use crate::config::diagnostic::Findings;
 use crate::config::document::read::{At, Table};
 
 /// Lease of a limit without one of its own.
 const DEFAULT_LEASE: Nanos = Nanos::from_secs(60);
+
+/// Shortest lease without a warning: one store call may take half of it.
+const SHORT_LEASE: Nanos = Nanos::from_millis(100);
 
 /// Reads `concurrency = { max, lease }`, or a number; `None` if the values make no sense, which
 /// is reported.
@@ -31,10 +35,14 @@ pub(super) fn concurrency(
     let (max, lease) = match table.table("concurrency") {
         Some(fields) => {
             let max = fields.number("max");
-            let lease = fields
-                .span("lease")
-                .map_or(DEFAULT_LEASE, |lease| lease.value);
-            (max?, lease)
+            let lease = fields.span("lease");
+            if let Some(short) = lease.as_ref().filter(|it| it.value < SHORT_LEASE) {
+                let message = format!("a lease of {} ends while its holder works", short.value);
+                let label = "the permit then serves another request";
+                out.warning(codes::PARAMETERS, short.at.clone(), message, label)
+                    .help("write the longest time of a request, as in lease = \"60s\"");
+            }
+            (max?, lease.map_or(DEFAULT_LEASE, |lease| lease.value))
         }
         None => (table.number("concurrency")?, DEFAULT_LEASE),
     };

@@ -267,7 +267,9 @@ fn attributes_are_received_beside_the_gateway_and_headers_of_a_proxy_are_no_choi
         ("", "key = [\"header:x-request-id\"]\n"),
         (gateway, "key = [\"header:x-user\"]\n"),
         (
-            &format!("[client_ip]\ntrusted_headers = [\"x-request-id\"]\n{gateway}"),
+            &format!(
+                "[client_ip]\ntrusted_proxies = [\"10.0.0.5\"]\ntrusted_headers = [\"x-request-id\"]\n{gateway}"
+            ),
             "key = [\"header:x-request-id\"]\n",
         ),
     ] {
