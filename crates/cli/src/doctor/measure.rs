@@ -116,15 +116,13 @@ pub(super) async fn clocks(nodes: &[DoctorNode]) -> Finding {
         let mut readings = Vec::new();
         for _ in 0..CLOCK_READINGS {
             let before = unix();
-            match node.server.clock().await {
-                Ok(server) => {
-                    let server = server.get().saturating_mul(1_000);
-                    readings.push(ClockOffset::between(before, server, unix()));
-                }
+            let server = match node.server.clock().await {
+                Ok(server) => server.get().saturating_mul(1_000),
                 Err(error) => {
                     return Finding::new("clock", failed(&format!("clock of {address}"), error));
                 }
-            }
+            };
+            readings.push(ClockOffset::between(before, server, unix()));
         }
         let best = readings.into_iter().min_by_key(|offset| offset.uncertainty);
         offsets.extend(best.map(|best| (address, best)));
@@ -135,11 +133,8 @@ pub(super) async fn clocks(nodes: &[DoctorNode]) -> Finding {
     };
     let mut judged = offset.judge();
     if nodes.len() > 1 {
-        judged.message = format!(
-            "{address}: {}, the largest difference of {} servers",
-            judged.message,
-            nodes.len()
-        );
+        let (message, count) = (&judged.message, nodes.len());
+        judged.message = format!("{address}: {message}, the largest difference of {count} servers");
     }
     Finding::new("clock", judged).with("offset_ms", millis(offset.nanos))
 }

@@ -27,14 +27,16 @@ use std::time::Duration;
 use ratekeeper_core::Nanos;
 use ratekeeper_server::writable_by_all;
 use ratekeeper_store::{RedisServer, RedisStore, ServerInfo};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// Time after which a server counts as unreachable. Longer than the deadline of most policies, so
 /// that slowness can be distinguished from absence.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Outcome of a check.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Grade {
     Ok,
     Warning,
@@ -52,11 +54,13 @@ impl Grade {
 }
 
 /// Outcome of a check, in words.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Judgement {
+    #[serde(rename = "result")]
     pub(crate) grade: Grade,
     pub(crate) message: String,
     /// Advice.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
 }
 
@@ -112,11 +116,13 @@ impl Judgement {
 }
 
 /// A check and its outcome.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) check: &'static str,
+    #[serde(flatten)]
     pub(crate) judged: Judgement,
     /// Measurements, for programs.
+    #[serde(flatten)]
     pub(crate) figures: Map<String, Value>,
 }
 
@@ -132,21 +138,6 @@ impl Finding {
     fn with(mut self, name: &str, figure: impl Into<Value>) -> Self {
         self.figures.insert(name.into(), figure.into());
         self
-    }
-
-    pub(crate) fn document(&self) -> Value {
-        let mut document = json!({
-            "check": self.check,
-            "result": self.judged.grade.name(),
-            "message": self.judged.message,
-        });
-        if let Some(hint) = &self.judged.hint {
-            document["hint"] = hint.as_str().into();
-        }
-        if let Some(document) = document.as_object_mut() {
-            document.extend(self.figures.clone());
-        }
-        document
     }
 }
 

@@ -6,7 +6,7 @@ use clap::Args;
 use ratekeeper_core::Origin;
 use ratekeeper_server::{StoreChoice, StoreSettings, redis_config};
 use ratekeeper_store::{RedisConfig, RedisStore};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::signal::ctrl_c;
 
 use crate::doctor::{self, Expected, Finding, Grade, Judgement, PATIENCE};
@@ -101,8 +101,7 @@ impl DoctorArgs {
         let worst = findings.iter().map(|found| found.judged.grade).max();
         let worst = worst.unwrap_or(Grade::Ok);
         if self.json {
-            let checks: Vec<Value> = findings.iter().map(Finding::document).collect();
-            output.json(&json!({ "store": place, "result": worst.name(), "checks": checks }))?;
+            output.json(&json!({ "store": place, "result": worst, "checks": findings }))?;
         } else {
             for found in findings {
                 show(found, output)?;
