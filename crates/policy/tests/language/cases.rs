@@ -18,6 +18,9 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+/// Policies that the fuzzer begins with, from the folder of the tests.
+pub(crate) const CORPUS: &str = "../../../fuzz/corpus/policy";
+
 const EXPECT: &str = "--- expect\n";
 
 /// One input with its expected text.

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use ratekeeper_policy::config::{Colour, Context, Diagnostic, MAX_BYTES, Severity, parse, render};
 use ratekeeper_policy::{UpstreamUrl, normal_path};
 
-use crate::extent;
+use crate::{cases, extent};
 
 /// Maximum number of bytes of what a finding says, whatever it quotes.
 const MAX_WORDS: usize = 8_000;
@@ -52,11 +52,9 @@ fn check(text: &str) -> Vec<Diagnostic> {
 
 /// Generates lines of policies, so that arbitrary files get past the first error.
 fn lines() -> impl Strategy<Value = String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/policy");
     let mut lines: Vec<String> = Vec::new();
-    for file in std::fs::read_dir(folder).unwrap() {
-        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-        lines.extend(text.lines().map(str::to_owned));
+    for case in cases::read(cases::CORPUS) {
+        lines.extend(case.input.lines().map(str::to_owned));
     }
     lines.sort();
     let line = prop_oneof![
@@ -90,14 +88,11 @@ proptest! {
 
 #[test]
 fn the_corpus_of_the_fuzzer_is_read() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/policy");
-    let mut files = 0;
-    for file in std::fs::read_dir(folder).unwrap() {
-        let bytes = std::fs::read(file.unwrap().path()).unwrap();
-        check(&String::from_utf8_lossy(&bytes));
-        files += 1;
+    let policies = cases::read(cases::CORPUS);
+    for policy in &policies {
+        check(&policy.input);
     }
-    assert!(files >= 10, "{files}");
+    assert_eq!(policies.len(), 18);
 }
 
 /// Checks the text as the fuzz target `upstream` does.

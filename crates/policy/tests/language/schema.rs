@@ -18,13 +18,11 @@ fn schema_and_parser_agree() {
     let validator = jsonschema::draft202012::new(&schema()).unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut right, mut wrong) = (0, 0);
-    let broken = cases::read("broken").into_iter();
-    let mut policies: Vec<_> = broken.map(|case| (case.name, case.input)).collect();
-    for folder in ["../../examples/policies", "../../fuzz/corpus/policy"] {
-        for file in cases::files(&root.join(folder)) {
-            let text = std::fs::read_to_string(&file).unwrap();
-            policies.push((file.display().to_string(), text));
-        }
+    let all = ["broken", cases::CORPUS].into_iter().flat_map(cases::read);
+    let mut policies: Vec<_> = all.map(|case| (case.name, case.input)).collect();
+    for file in cases::files(&root.join("../../examples/policies")) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        policies.push((file.display().to_string(), text));
     }
     for (name, text) in policies {
         let Ok(table) = toml::from_str(&text) else {
