@@ -221,16 +221,17 @@ fn a_request_with_hints_is_not_sent_again() {
 
 #[test]
 fn a_late_hint_is_not_for_the_next_request() {
-    let upstream = Upstream::new(|visit| {
+    let (go, goes) = channel::<()>();
+    let goes = Mutex::new(goes);
+    let upstream = Upstream::new(move |mut visit| {
         if visit.request.start.contains("/late") {
-            sleep(Duration::from_millis(300));
+            goes.lock().unwrap().recv().unwrap();
             let _ = visit.stream.write_all(hint("/late").as_bytes());
             return Next::Close;
         }
-        sleep(Duration::from_millis(500));
-        let answer = hint("/next") + HELLO;
-        let _ = visit.stream.write_all(answer.as_bytes());
-        Next::Request
+        go.send(()).unwrap();
+        visit.until_closed();
+        Next::Close
     });
     let short = "response_timeout = \"200ms\"";
     let proxy = Proxy::start(&[upstream.address], short, OPEN);

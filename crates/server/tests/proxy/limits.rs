@@ -10,7 +10,7 @@ use super::message::read_response;
 use super::upstream::{Next, Upstream};
 use ratekeeper_server::Door;
 
-use super::{Client, OPEN, Proxy, eventually, sleep};
+use super::{Client, OPEN, Proxy, eventually, now, sleep};
 
 const ONE: &str = "[[limit]]\nname = \"one\"\nkey = [\"ip\"]\nlimit = \"1/1h\"\n";
 
@@ -215,6 +215,7 @@ fn preflights_have_a_limit_of_their_own() {
         200,
         "the limits do not count them"
     );
+    let begun = now();
     let usual = Proxy::start(&[upstream.address], "cors = [\"https://app.example\"]", ONE);
     let mut client = usual.client();
     let mut ask = || {
@@ -223,8 +224,9 @@ fn preflights_have_a_limit_of_their_own() {
             .status()
     };
     let passed = (0..700).filter(|_| ask() == 200).count();
+    let refilled = usize::try_from(begun.elapsed().as_millis().div_ceil(100)).unwrap();
     assert!(
-        (600..=660).contains(&passed),
+        (600..=600 + refilled).contains(&passed),
         "600, and ten a second: {passed}"
     );
 }
@@ -384,33 +386,45 @@ fn the_status_of_the_response_is_the_result() {
 
 #[test]
 fn permits_come_back_at_the_end_of_the_response() {
-    let upstream = Upstream::new(|visit| {
+    let (end, ended) = channel();
+    let ended = Mutex::new(ended);
+    let upstream = Upstream::new(move |mut visit| {
         let end = visit.request.start.split(['/', ' ']).nth(2).unwrap();
         let head = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello";
         let _ = visit.stream.write_all(head.as_bytes());
         match end {
             "whole" => {
-                sleep(Duration::from_millis(100));
                 let _ = visit.stream.write_all(b"world");
                 Next::Request
             }
             "reset" => Next::Close,
+            "hold" => {
+                ended.lock().unwrap().recv().unwrap();
+                Next::Close
+            }
             _ => {
-                sleep(Duration::from_secs(2));
+                visit.until_closed();
                 Next::Close
             }
         }
     });
     let policy =
         "[[limit]]\nname = \"work\"\nkey = [\"all\"]\nconcurrency = { max = 1, lease = \"1h\" }\n";
+    let patient = Proxy::start(&[upstream.address], "", policy);
     let proxy = Proxy::start(&[upstream.address], "body_timeout = \"500ms\"", policy);
-    for target in ["/whole", "/reset", "/hang"] {
+    for (proxy, target) in [
+        (&patient, "/whole"),
+        (&patient, "/reset"),
+        (&patient, "/hold"),
+        (&proxy, "/hang"),
+    ] {
         let mut client = proxy.client();
         client.send(format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n"));
         // The head is there, so the permit is held, unless the body has ended already.
         let _ = std::io::BufRead::fill_buf(&mut client.stream);
-        if target == "/hang" {
-            assert_eq!(proxy.client().get("/x").status(), 429);
+        if target == "/hold" {
+            assert_eq!(patient.client().get("/x").status(), 429);
+            end.send(()).unwrap();
         }
         // Of a response that breaks off at once, not even the head may come.
         let response = read_response(&mut client.stream, "GET");
@@ -420,9 +434,17 @@ fn permits_come_back_at_the_end_of_the_response() {
             eventually(target, || proxy.client().get("/whole").status() == 200);
         }
     }
-    for (kind, count) in [("body_broken", 1), ("body_timeout", 1), ("refused", 0)] {
+    for (kind, counts) in [
+        ("body_broken", [2, 0]),
+        ("body_timeout", [0, 1]),
+        ("refused", [0, 0]),
+    ] {
         let name = format!("ratekeeper_upstream_errors_total{{route=\"\",kind=\"{kind}\"}}");
-        assert_eq!(proxy.metric(&name), count, "{kind}");
+        assert_eq!(
+            [&patient, &proxy].map(|it| it.metric(&name)),
+            counts,
+            "{kind}"
+        );
     }
 }
 
@@ -498,15 +520,16 @@ fn a_client_that_leaves_in_the_middle_of_a_body_frees_its_permit() {
 #[test]
 fn a_queue_holds_requests_in_order_and_lets_go_of_clients_that_leave() {
     let upstream = Upstream::hello();
-    let policy = "[[limit]]\nname = \"queue\"\nkey = [\"all\"]\nlimit = \"5/1s\"\nalgorithm = \"leaky-bucket\"\nqueue = { max = 100, max_wait = \"10s\" }\n";
-    let proxy = Proxy::start(&[upstream.address], "", policy);
+    let policy = "[[limit]]\nname = \"queue\"\nkey = [\"all\"]\nlimit = \"2/1s\"\nalgorithm = \"leaky-bucket\"\nqueue = { max = 100, max_wait = \"10s\" }\n";
+    let proxy = Proxy::start_still(&upstream, "", policy);
     assert_eq!(proxy.client().get("/0").status(), 200);
     let mut waiting: Vec<Client> = Vec::new();
     for number in 1..=4 {
         let mut client = proxy.client();
         client.send(format!("GET /{number} HTTP/1.1\r\nhost: a\r\n\r\n"));
         waiting.push(client);
-        sleep(Duration::from_millis(20)); // so that they join in this order
+        let waits = "ratekeeper_queue_wait_seconds_count{limit=\"queue\"}";
+        eventually("they join in this order", || proxy.metric(waits) == number);
     }
     drop(waiting.remove(1));
     let readers = waiting
@@ -516,11 +539,12 @@ fn a_queue_holds_requests_in_order_and_lets_go_of_clients_that_leave() {
     for reader in readers {
         assert_eq!(reader.join().unwrap(), 200);
     }
-    let seen: Vec<_> = (0..4).map(|_| upstream.seen().start).collect();
-    assert_eq!(
-        seen,
-        ["/0", "/1", "/3", "/4"].map(|path| format!("GET {path} HTTP/1.1"))
-    );
+    // On a machine so slow that it leaves after its moment, it was forwarded like the others.
+    let left = proxy.metric("ratekeeper_held_answers_ended_total{result=\"left\"}") == 1;
+    for number in (0..=4).filter(|number| *number != 2 || !left) {
+        let expected = format!("GET /{number} HTTP/1.1");
+        assert_eq!(upstream.seen().start, expected);
+    }
     assert!(upstream.saw_nothing());
 }
 

@@ -35,9 +35,12 @@ mod upstream;
 
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use ratekeeper::ManualClock;
+use ratekeeper_core::Origin;
 use ratekeeper_policy::AdminWrites;
 use ratekeeper_server::{Config, Door, Service, StartError};
 use tempfile::TempDir;
@@ -82,12 +85,20 @@ impl Proxy {
         listener: &str,
         policy: &str,
     ) -> Result<Service, StartError> {
-        let path = write(directory, urls, listener, policy);
-        let mut config = Config::new(&path);
-        config.watch = false;
-        config.admin_writes = Some(AdminWrites::Open);
-        let config = config.listen("admin=127.0.0.1:0").unwrap();
-        Service::start(&config)
+        Service::start(&config(&write(directory, urls, listener, policy)))
+    }
+
+    /// Starts the proxy with a clock of the limits that does not move: nothing is refilled,
+    /// however slow the machine is. What is waited for takes its real time.
+    fn start_still(upstream: &Upstream, listener: &str, policy: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let urls = [format!("http://{}", upstream.address)];
+        let config = config(&write(&directory, &urls, listener, policy));
+        let clock = Arc::new(ManualClock::at(Origin::UNIX));
+        Self {
+            service: Service::start_with(&config, clock).unwrap(),
+            directory,
+        }
     }
 
     fn in_front_of(upstream: &Upstream) -> Self {
@@ -131,6 +142,13 @@ impl Proxy {
         let value = line.rsplit(' ').next().unwrap();
         value.trim_end_matches(".0").parse().unwrap()
     }
+}
+
+fn config(policy: &Path) -> Config {
+    let mut config = Config::new(policy);
+    config.watch = false;
+    config.admin_writes = Some(AdminWrites::Open);
+    config.listen("admin=127.0.0.1:0").unwrap()
 }
 
 /// Writes a policy, and returns its path.
@@ -191,6 +209,14 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         sleep(pause);
     }
     panic!("{what}");
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a bound of the test grows with the time that it took"
+)]
+fn now() -> Instant {
+    Instant::now()
 }
 
 #[expect(

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 
@@ -10,7 +10,7 @@ use ratekeeper_server::Door;
 
 use super::message::read_response;
 use super::upstream::{Next, Upstream};
-use super::{Client, OPEN, PATIENCE, Proxy, eventually, sleep, write};
+use super::{Client, OPEN, Proxy, eventually, write};
 
 fn named(name: &'static str) -> Upstream {
     Upstream::with(format!(
@@ -121,19 +121,19 @@ fn reloads_under_load_lose_no_request() {
     let (a, b) = (named("a"), named("b"));
     let proxy = Proxy::start(&[a.address], "", OPEN);
     let (address, is_over) = (proxy.address(), AtomicBool::new(false));
+    let counts = [(); 2].map(|()| AtomicU32::new(0));
     thread::scope(|scope| {
-        let ask = || {
-            let (mut client, mut count) = (Client::new(address), 0);
+        let ask = |count: &AtomicU32| {
+            let mut client = Client::new(address);
             while !is_over.load(Ordering::SeqCst) {
                 let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi";
                 client.send(post);
                 let response = read_response(&mut client.stream, "POST").expect("no response");
                 assert_eq!(response.status(), 200);
-                count += 1;
+                count.fetch_add(1, Ordering::SeqCst);
             }
-            count
         };
-        let clients = [scope.spawn(ask), scope.spawn(ask)];
+        let clients = (counts.each_ref()).map(|count| scope.spawn(move || ask(count)));
         for turn in 0..20 {
             let (addresses, cors) = if turn % 2 == 0 {
                 ([b.address], "")
@@ -141,10 +141,15 @@ fn reloads_under_load_lose_no_request() {
                 ([a.address], "cors = [\"https://a.example\"]")
             };
             proxy.reload_with(&addresses, cors, OPEN);
-            sleep(PATIENCE / 1_000);
+            let load = || counts.each_ref().map(|count| count.load(Ordering::SeqCst));
+            let before = load();
+            eventually("each client goes on", || {
+                load().iter().zip(before).all(|(now, before)| *now > before)
+            });
         }
         is_over.store(true, Ordering::SeqCst);
-        let counts = clients.map(|client| client.join().unwrap());
-        assert!(counts.iter().sum::<u32>() > 20, "{counts:?}");
+        for client in clients {
+            client.join().unwrap();
+        }
     });
 }
