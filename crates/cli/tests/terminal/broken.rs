@@ -1,11 +1,12 @@
 //! Broken calls: each names the mistake and a remedy, and exits with 2.
 
 use crate::desk::Desk;
+use crate::reviewed::assert_reviewed;
 
 #[test]
 fn a_misspelt_call_gets_the_near_spelling_as_a_hint() {
     let desk = Desk::new();
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &["valdiate", "a.toml"],
         &["try", "--limt", "per-ip"],
         &["validate", "--format", "srif", "a.toml"],
@@ -28,7 +29,7 @@ fn a_file_that_cannot_be_read_is_named_with_the_reason() {
         .with("ratekeepr.toml", "version = 1")
         .with("latin1.toml", b"# one\n# caf\xe9\n");
     std::fs::create_dir(desk.path().join("policies")).expect("a directory");
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &["validate", "ratekeeper.toml"],
         &["validate", "policies/none.toml"],
         &["validate", "."],
@@ -45,12 +46,7 @@ fn a_file_that_cannot_be_read_is_named_with_the_reason() {
 
 #[test]
 fn without_a_policy_the_way_to_one_is_shown() {
-    insta::assert_snapshot!(Desk::new().terminal(&[
-        &["run"],
-        &["validate"],
-        &["try"],
-        &["explain"]
-    ]));
+    assert_reviewed!(Desk::new().terminal(&[&["run"], &["validate"], &["try"], &["explain"]]));
 }
 
 #[test]
@@ -72,5 +68,5 @@ fn a_missing_service_is_reported() {
             "--json",
         ],
     ]);
-    insta::assert_snapshot!(shown.replace(&port.to_string(), "PORT"));
+    assert_reviewed!(shown.replace(&port.to_string(), "PORT"));
 }

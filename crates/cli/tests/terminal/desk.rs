@@ -8,8 +8,6 @@ use tempfile::TempDir;
 /// A separate directory for each test, so that no path is volatile.
 pub(crate) struct Desk {
     directory: TempDir,
-    /// Snapshots of this test contain the terminal only, not the expression that produced it.
-    _settings: insta::internals::SettingsBindDropGuard,
 }
 
 /// One limit of each kind, with findings for the verbs to report.
@@ -52,11 +50,8 @@ mode  = "off"
 
 impl Desk {
     pub(crate) fn new() -> Self {
-        let mut settings = insta::Settings::clone_current();
-        settings.set_omit_expression(true);
         Self {
             directory: tempfile::tempdir().expect("a temporary directory"),
-            _settings: settings.bind_to_scope(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Configurations of Envoy's rate limit service at the desk.
 
 use crate::desk::Desk;
+use crate::reviewed::assert_reviewed;
 
 const GOOD: &str = "\
 domain: shop
@@ -27,7 +28,7 @@ fn desk() -> Desk {
 
 #[test]
 fn files_are_validated() {
-    insta::assert_snapshot!(desk().terminal(&[
+    assert_reviewed!(desk().terminal(&[
         &["validate", "--envoy-config", "good.yaml"],
         &["validate", "--envoy-config", "broken.yaml"],
         &["validate", "--envoy-config", "two"],

@@ -1,28 +1,25 @@
 //! `explain`: the limits that a request must pass, and why.
 
 use crate::desk::{Desk, OFF, POLICY};
+use crate::reviewed::assert_reviewed;
 
 #[test]
 fn explain_shows_the_worst_case_of_every_limit() {
     let desk = Desk::new().with("ratekeeper.toml", POLICY);
-    insta::assert_snapshot!(
-        desk.terminal(&[&["explain"], &["explain", "ratekeeper.toml", "--json"]])
-    );
+    assert_reviewed!(desk.terminal(&[&["explain"], &["explain", "ratekeeper.toml", "--json"]]));
 }
 
 /// A late call is charged, although its caller was answered without the store.
 #[test]
 fn explain_mentions_late_charges_of_a_shared_store() {
     let desk = Desk::new().with("ratekeeper.toml", SHARED);
-    insta::assert_snapshot!(
-        desk.terminal(&[&["explain"], &["explain", "ratekeeper.toml", "--json"]])
-    );
+    assert_reviewed!(desk.terminal(&[&["explain"], &["explain", "ratekeeper.toml", "--json"]]));
 }
 
 #[test]
 fn explain_adds_up_the_limits_of_a_chain() {
     let desk = Desk::new().with("ratekeeper.toml", CHAINS);
-    insta::assert_snapshot!(desk.terminal(&[&["explain"]]));
+    assert_reviewed!(desk.terminal(&[&["explain"]]));
 }
 
 #[test]
@@ -145,7 +142,7 @@ reason = "uptime probes"
 fn descriptors_are_explained_as_requests_are() {
     let desk = Desk::new().with("ratekeeper.toml", DESCRIPTORS);
     let ask = |text| ["explain", "--domain", "edge", "--descriptor", text];
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &["explain"],
         &ask("user=ada,plan=trial-9"),
         &ask("plan=pro,user=ada"),
@@ -294,13 +291,13 @@ warmup = { period = "1m", cold_factor = 3 }
 #[test]
 fn explain_shows_the_worst_case_of_every_algorithm() {
     let desk = Desk::new().with("ratekeeper.toml", ALGORITHMS);
-    insta::assert_snapshot!(desk.terminal(&[&["explain"], &["explain", "--json"]]));
+    assert_reviewed!(desk.terminal(&[&["explain"], &["explain", "--json"]]));
 }
 
 #[test]
 fn explain_shows_why_a_limit_does_not_apply() {
     let desk = Desk::new().with("ratekeeper.toml", POLICY);
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &["explain", "--request", "POST /signup", "--ip", "192.0.2.1"],
         &["explain", "--request", "GET /health", "--ip", "192.0.2.1"],
         &[
@@ -344,7 +341,7 @@ fn explain_shows_why_a_limit_does_not_apply() {
 #[test]
 fn a_warning_goes_to_stderr_and_a_limit_that_is_off_is_shown() {
     let desk = Desk::new().with("ratekeeper.toml", format!("{POLICY}{OFF}"));
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &["explain", "--request", "GET /health"],
         &["try", "--limit", "old"],
     ]));
@@ -354,7 +351,7 @@ fn a_warning_goes_to_stderr_and_a_limit_that_is_off_is_shown() {
 fn a_window_ends_by_the_calendar() {
     let desk = Desk::new().with("ratekeeper.toml", POLICY);
     // The clocks of Oslo go forward on 2026-03-29 at 02:00: that day has 23 hours.
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &[
             "explain",
             "--request",
@@ -452,7 +449,7 @@ active = { from = 2026-03-01, until = 2026-04-01T00:00:00Z }
     let desk = Desk::new().with("ratekeeper.toml", policy);
     // The clocks of Oslo go forward on 2026-03-29 at 02:00.
     let night = "2026-03-29T01:30+01:00";
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &["explain", "--at", night],
         &[
             "explain",

@@ -1,10 +1,11 @@
-//! Help pages: snapshots of the whole text, because they are the manual.
+//! Help pages: the whole text is reviewed, because they are the manual.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use crate::desk::Desk;
+use crate::reviewed::{self, assert_reviewed};
 
 #[test]
 fn every_verb_has_a_page_with_examples_and_exit_codes() {
@@ -34,7 +35,7 @@ fn every_verb_has_a_page_with_examples_and_exit_codes() {
             page.contains("Examples:") && page.contains("Exit codes:"),
             "{page}"
         );
-        insta::assert_snapshot!(format!("help_{verb}"), page);
+        reviewed::compare(&format!("help::{verb}"), &page);
     }
 }
 
@@ -86,7 +87,7 @@ fn commands_of_the_guide_have_verbs_and_options_that_exist() {
 
 #[test]
 fn the_first_page_shows_the_first_steps() {
-    insta::assert_snapshot!(Desk::new().terminal(&[&[], &["--help"], &["--version"]]));
+    assert_reviewed!(Desk::new().terminal(&[&[], &["--help"], &["--version"]]));
 }
 
 #[test]
@@ -99,7 +100,7 @@ fn help_explains_verbs_and_refuses_the_unknown() {
         page(&["help", "check-config"]),
         page(&["validate", "--help"])
     );
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &["help", "chekc"],
         &["help", "zebra"],
         &["help", "RK9999"],
@@ -110,7 +111,7 @@ fn help_explains_verbs_and_refuses_the_unknown() {
 #[test]
 fn a_field_of_the_policy_is_explained() {
     let desk = Desk::new();
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &["help", "bucket.size"],
         &["help", "status"],
         &["help", "limit.brust"]

@@ -1,6 +1,7 @@
 //! Limits of other limiters at the desk.
 
 use crate::desk::Desk;
+use crate::reviewed::assert_reviewed;
 
 const NGINX: &str = "\
 limit_req_zone $binary_remote_addr zone=api:1m rate=5r/s;
@@ -11,7 +12,7 @@ server { limit_req zone=api burst=10 nodelay; }
 fn limits_are_imported_from_nginx_alone() {
     let desk = Desk::new().with("nginx.txt", NGINX);
     std::fs::create_dir(desk.path().join("conf.d")).expect("a directory");
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &[
             "import",
             "--from",

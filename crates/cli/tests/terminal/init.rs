@@ -1,11 +1,12 @@
 //! `init`: a starter policy, never over an existing file.
 
 use crate::desk::Desk;
+use crate::reviewed::assert_reviewed;
 
 #[test]
 fn a_file_is_written_once() {
     let desk = Desk::new();
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &["init"],
         &["init"],
         &["init", "--force"],
@@ -24,7 +25,7 @@ fn the_starter_has_no_findings() {
     for arguments in [&["init"][..], &["init", "for.toml", "--for", "nginx"]] {
         assert_eq!(desk.run(arguments).status.code(), Some(0));
     }
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &["validate", "--deny-warnings", "ratekeeper.toml", "for.toml"],
         &["explain", "for.toml"],
     ]));

@@ -1,5 +1,5 @@
 //! The command as a user sees it: every verb is run as a process, and the whole terminal
-//! (stdout, stderr, exit code) is compared with a snapshot.
+//! (stdout, stderr, exit code) is compared with a reviewed text.
 
 mod broken;
 mod comments;
@@ -15,7 +15,14 @@ mod mmdb;
 mod obstacles;
 mod pictures;
 mod replay;
+#[path = "../../../policy/tests/reviewed/mod.rs"]
+mod reviewed;
 mod service;
 mod simulate;
 mod trial;
 mod validate;
+
+#[test]
+fn every_reviewed_text_has_its_test() {
+    reviewed::check_all("tests/terminal", 63);
+}

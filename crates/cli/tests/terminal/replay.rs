@@ -1,6 +1,7 @@
 //! `replay`: access logs decided by a policy, numbers chosen from them, and what is printed.
 
 use crate::desk::Desk;
+use crate::reviewed::assert_reviewed;
 
 const LIMIT: &str = "version = 1\n[[limit]]\nname  = \"per-ip\"\nkey   = [\"ip\"]\nlimit = \"3/1m\"\n\
                      algorithm = \"fixed-window\"\n";
@@ -39,7 +40,7 @@ fn desk() -> Desk {
 
 #[test]
 fn a_log_is_decided() {
-    insta::assert_snapshot!(desk().terminal(&[
+    assert_reviewed!(desk().terminal(&[
         &["replay", "ratekeeper.toml", "access.log"],
         &[
             "replay",
@@ -56,7 +57,7 @@ fn a_log_is_decided() {
 
 #[test]
 fn a_number_is_chosen() {
-    insta::assert_snapshot!(desk().terminal(&[
+    assert_reviewed!(desk().terminal(&[
         &["replay", "two.toml", "access.log", "--choose", "per-ip"],
         &[
             "replay",
@@ -99,7 +100,7 @@ fn numbers_of_plans_and_overrides_differ() {
         .with("old.toml", with("30/1m", "8/1m"))
         .with("plan.toml", with("40/1m", "8/1m"))
         .with("override.toml", with("30/1m", "unlimited"));
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &["diff", "old.toml", "plan.toml"],
         &["diff", "old.toml", "override.toml"],
         &["diff", "old.toml", "old.toml"],
@@ -114,7 +115,7 @@ fn an_algorithm_is_chosen() {
     let rows = compared
         .lines()
         .map(|row| row.rsplit_once("  ").map_or(row, |(row, _)| row.trim_end()));
-    insta::assert_snapshot!(rows.collect::<Vec<_>>().join("\n"));
+    assert_reviewed!(rows.collect::<Vec<_>>().join("\n"));
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn two_policies_are_compared_in_words_and_on_a_log() {
     let other = LIMIT.replace("3/1m", "5/1m")
         + "\n[[limit]]\nname = \"page\"\nkey = [\"path\"]\n\
                  match = { path = \"/2\" }\nlimit = \"1/1m\"\n";
-    insta::assert_snapshot!(desk().with("next.toml", other).terminal(&[
+    assert_reviewed!(desk().with("next.toml", other).terminal(&[
         &["diff", "ratekeeper.toml", "ratekeeper.toml"],
         &["diff", "two.toml", "next.toml"],
         &["diff", "two.toml", "next.toml", "--log", "access.log"],
@@ -166,7 +167,7 @@ fn conditions_decide_the_exit_code() {
 
 #[test]
 fn errors_name_the_file_the_line_and_a_way_out() {
-    insta::assert_snapshot!(desk().terminal(&[
+    assert_reviewed!(desk().terminal(&[
         &["replay", "ratekeeper.toml", "prose.log"],
         &[
             "replay",

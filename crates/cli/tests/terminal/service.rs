@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 
 use crate::desk::{Desk, POLICY};
+use crate::reviewed::assert_reviewed;
 
 /// A service with the desk's policy.
 struct Service {
@@ -235,7 +236,7 @@ fn check_and_peek_call_the_service() {
         ask(&["peek", "per-ip", "ip=192.0.2.3", "--json"], &server),
     ];
     let runs: Vec<&[&str]> = runs.iter().map(Vec::as_slice).collect();
-    insta::assert_snapshot!(service.steady(&desk.terminal(&runs)));
+    assert_reviewed!(service.steady(&desk.terminal(&runs)));
 
     // The rest of the hour is volatile.
     let denied = desk.run(&ask(&["check", "per-ip", "ip=192.0.2.1"], &server));
@@ -281,7 +282,7 @@ fn check_and_peek_accept_descriptors() {
         .map(|run| run.iter().map(String::as_str).collect())
         .collect();
     let runs: Vec<&[&str]> = runs.iter().map(Vec::as_slice).collect();
-    insta::assert_snapshot!(service.steady(&desk.terminal(&runs)));
+    assert_reviewed!(service.steady(&desk.terminal(&runs)));
 }
 
 #[test]
@@ -325,7 +326,7 @@ fn the_service_does_not_start_with_a_mistake() {
         &["run", "good.toml", "--store", "redis://:secret@db:x"],
         &["run", "-"],
     ]);
-    insta::assert_snapshot!(shown.replace(&port, "PORT"));
+    assert_reviewed!(shown.replace(&port, "PORT"));
 }
 
 #[test]

@@ -4,12 +4,13 @@ use std::io::Write as _;
 use std::process::Stdio;
 
 use crate::desk::{Desk, POLICY, show};
+use crate::reviewed::assert_reviewed;
 
 const GUIDE: &str = include_str!("../../../../docs/guide/replay.md");
 
 #[test]
 fn the_eight_phases_at_ten_a_second() {
-    insta::assert_snapshot!(Desk::new().terminal(&[
+    assert_reviewed!(Desk::new().terminal(&[
         &["simulate", "--limit", "10/1s"],
         &["simulate", "--limit", "10/1s", "--compare"],
     ]));
@@ -18,7 +19,7 @@ fn the_eight_phases_at_ten_a_second() {
 #[test]
 fn a_limit_that_counts_refusals_never_finishes() {
     let strict = "bucket = { size = 10, refill = \"10/1s\" }, count_denied = true";
-    insta::assert_snapshot!(Desk::new().terminal(&[
+    assert_reviewed!(Desk::new().terminal(&[
         &["simulate", "--limit", strict],
         &["simulate", "--limit", "10/1s", "--cost", "11"],
     ]));
@@ -38,7 +39,7 @@ fn every_workload_is_played() {
         &["retry"],
         &["retry", "--retry-every", "50ms", "--attempts", "3"],
     ];
-    insta::assert_snapshot!(kinds.map(run).concat());
+    assert_reviewed!(kinds.map(run).concat());
 }
 
 /// Evenly, and all at once each period: the default limit admits requests at its rate.
@@ -71,7 +72,7 @@ fn requests_at_the_rate_of_a_limit_are_admitted() {
 
 #[test]
 fn algorithms_are_compared_under_any_workload() {
-    insta::assert_snapshot!(Desk::new().terminal(&[&[
+    assert_reviewed!(Desk::new().terminal(&[&[
         "simulate",
         "--limit",
         "100/1m",
@@ -85,7 +86,7 @@ fn algorithms_are_compared_under_any_workload() {
 fn an_algorithm_that_cannot_count_a_quota_is_left_out_of_the_comparison() {
     let workload = ["--workload", "constant", "--rate", "1000/s", "--for", "10s"];
     let quota = ["simulate", "--limit", "20000/1m", "--compare"];
-    insta::assert_snapshot!(Desk::new().terminal(&[&[&quota[..], &workload[..]].concat()]));
+    assert_reviewed!(Desk::new().terminal(&[&[&quota[..], &workload[..]].concat()]));
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn programs_read_the_results_as_json() {
         "--for",
         "2s",
     ];
-    insta::assert_snapshot!(desk.terminal(&[&[&arguments[..], &["--json"]].concat()]));
+    assert_reviewed!(desk.terminal(&[&[&arguments[..], &["--json"]].concat()]));
 }
 
 #[test]
@@ -114,7 +115,7 @@ fn mistakes_in_arguments_are_refused() {
         "--for",
         "1h",
     ];
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &["simulate"],
         &["simulate", "--limit", "per-pi"],
         &[
@@ -174,7 +175,7 @@ fn events_are_answered_line_by_line() {
 {"at_us": 500000, "op": "set", "key": "a", "limit": "bucket = { size = 6, refill = \"2/1s\" }"}
 {"at_us": 500000, "op": "reset", "key": "a"}
 "#;
-    insta::assert_snapshot!(answers(&Desk::new(), bucket, events));
+    assert_reviewed!(answers(&Desk::new(), bucket, events));
 }
 
 #[test]
@@ -188,13 +189,13 @@ not JSON
 
 {"at_us": 0, "op": "check"}
 "#;
-    insta::assert_snapshot!(answers(&Desk::new(), "10/1s", &(long + events)));
+    assert_reviewed!(answers(&Desk::new(), "10/1s", &(long + events)));
 }
 
 #[test]
 fn events_may_be_a_file() {
     let desk = Desk::new().with("events.jsonl", "{\"at_us\": 7}\n");
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &["simulate", "--limit", "1/1s", "--events", "events.jsonl"],
         &["simulate", "--limit", "1/1s", "--events", "nothing.jsonl"],
     ]));

@@ -1,11 +1,12 @@
 //! `try`: a limit under a pattern of checks, drawn.
 
 use crate::desk::{Desk, POLICY};
+use crate::reviewed::assert_reviewed;
 
 #[test]
 fn a_burst_meets_the_limit() {
     let desk = Desk::new().with("ratekeeper.toml", POLICY);
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &["try", "--limit", "per-ip", "-n", "25"],
         &["try", "ratekeeper.toml"],
         &["try", "--limit", "signup", "-n", "25", "--json"],
@@ -19,7 +20,7 @@ fn a_burst_meets_the_limit() {
 #[test]
 fn a_rate_is_tried_in_virtual_time() {
     let desk = Desk::new().with("ratekeeper.toml", POLICY);
-    insta::assert_snapshot!(desk.terminal(&[
+    assert_reviewed!(desk.terminal(&[
         &["try", "--limit", "per-ip", "-n", "50", "--rate", "40/s"],
         &[
             "try", "--limit", "per-user", "-n", "1000", "--rate", "200/1m"
@@ -85,5 +86,5 @@ fn limits_on_descriptors_are_tried() {
         ask(&["--domain", "edge"]),
     ];
     let runs: Vec<&[&str]> = runs.iter().map(Vec::as_slice).collect();
-    insta::assert_snapshot!(desk.terminal(&runs));
+    assert_reviewed!(desk.terminal(&runs));
 }

@@ -1,6 +1,7 @@
 //! `validate`: findings for people, for scripts and for CI.
 
 use crate::desk::{Desk, POLICY};
+use crate::reviewed::assert_reviewed;
 
 const BROKEN: &str = r#"version = 1
 
@@ -39,7 +40,7 @@ fn desk() -> Desk {
 
 #[test]
 fn people_read_findings_with_line_and_caret() {
-    insta::assert_snapshot!(desk().terminal(&[
+    assert_reviewed!(desk().terminal(&[
         &["validate", "good.toml"],
         &["validate", "broken.toml"],
         &["check-config", "good.toml", "warned.toml"],
@@ -50,7 +51,7 @@ fn people_read_findings_with_line_and_caret() {
 
 #[test]
 fn programs_read_findings_too() {
-    insta::assert_snapshot!(desk().terminal(&[
+    assert_reviewed!(desk().terminal(&[
         &["validate", "--json", "good.toml", "broken.toml"],
         &[
             "validate",

@@ -6,6 +6,8 @@ use proptest::sample::select;
 use ratekeeper_policy::config::{Context, parse};
 use ratekeeper_policy::import::{Imported, nginx};
 
+use crate::cases;
+
 /// Words of the language, and characters that break them.
 const WORDS: &[&str] = &[
     " ",
@@ -141,4 +143,14 @@ fn the_guide_shows_the_imported_limits() {
         .expect("it has a version");
     assert_eq!(block(guide, "toml").trim(), body.trim());
     assert_eq!(imported.unsupported, Vec::<String>::new());
+}
+
+#[test]
+fn imported_policies_are_as_reviewed() {
+    let count = cases::check("nginx", |text| {
+        let imported = nginx(text).unwrap();
+        let (_, body) = imported.text.split_once("version = 1\n").unwrap();
+        body.trim().to_owned()
+    });
+    assert_eq!(count, 3);
 }

@@ -4,6 +4,7 @@ use ratekeeper_core::Nanos;
 
 use super::Fixture;
 use super::client::Talk;
+use super::reviewed::assert_reviewed;
 
 /// Every proxy on this machine is trusted, and the address that Envoy gives itself.
 const POLICY: &str = r#"
@@ -55,7 +56,7 @@ fn requests_of_nginx_are_decided() {
     talk.ask(&mut http, &spoofed, "");
     talk.say("another visitor");
     talk.ask(&mut http, &question.replace("192.0.2.1", "192.0.2.2"), "");
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 #[test]
@@ -72,7 +73,7 @@ fn requests_of_caddy_and_traefik_are_decided() {
     talk.ask(&mut http, question, "");
     talk.say("HEAD is answered alike, without a body");
     talk.ask(&mut http, &question.replace("GET", "HEAD"), "");
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn requests_of_envoy_are_decided() {
         x-forwarded-for: 192.0.2.1";
     talk.ask(&mut http, question, "");
     talk.ask(&mut http, question, "");
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 /// The request of Traefik's `forwardAuth`: the visitor's headers, and its own.
@@ -117,7 +118,7 @@ fn requests_of_traefik_with_all_headers_are_decided() {
             "X-Real-Ip: 192.0.2.2\nForwarded: for=192.0.2.1",
         );
     talk.ask(&mut http, &other, "");
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 /// The request of Envoy's `ext_authz` over HTTP: method, path and host of the visitor, no body,
@@ -138,7 +139,7 @@ fn requests_of_envoy_with_all_headers_are_decided() {
     talk.say("another visitor, with an address before its own");
     let other = question.replace("192.0.2.1", "192.0.2.1, 192.0.2.2");
     talk.ask(&mut http, &other, "");
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 #[test]
@@ -180,7 +181,7 @@ fn shadow_denials_are_reported() {
     let mut talk = Talk::default();
     talk.ask(&mut http, "GET /v1/auth/shadow", "");
     talk.ask(&mut http, "GET /v1/auth/shadow", "");
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 #[test]
@@ -200,7 +201,7 @@ fn invalid_and_ambiguous_requests_are_refused() {
         "GET /v1/auth\nx-original-uri: /free\nx-original-uri: /login",
         "",
     );
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 #[test]

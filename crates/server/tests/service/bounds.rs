@@ -6,6 +6,7 @@ use ratekeeper_server::Door;
 
 use super::Fixture;
 use super::client::Talk;
+use super::reviewed::assert_reviewed;
 
 const POLICY: &str = r#"
 version = 1
@@ -42,7 +43,7 @@ fn bodies_have_a_bound() {
         "POST /v1/check\ncontent-length: 65537",
         "",
     );
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 #[test]

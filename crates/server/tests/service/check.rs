@@ -7,6 +7,7 @@ use ratekeeper_server::Door;
 
 use super::Fixture;
 use super::client::{Client, Talk};
+use super::reviewed::assert_reviewed;
 
 const POLICY: &str = r#"
 version = 1
@@ -49,7 +50,7 @@ fn burst_then_pace() {
     talk.ask(&mut http, "POST /v1/check?status=200", LOGIN);
     fixture.clock.advance(Nanos::from_nanos(1));
     talk.ask(&mut http, "POST /v1/check", LOGIN);
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 #[test]
@@ -75,7 +76,7 @@ fn a_request_that_matches_no_limit_is_allowed() {
     let mut talk = Talk::default();
     talk.ask(&mut http, "POST /v1/check", "{}");
     talk.ask(&mut http, "POST /v1/check", r#"{"request":{"path":"/"}}"#);
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn costs_above_the_capacity_and_shadow_denials_are_shown() {
     let shadow = r#"{"request":{"path":"/shadow"}}"#;
     talk.ask(&mut http, "POST /v1/check", shadow);
     talk.ask(&mut http, "POST /v1/check", shadow);
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn requests_are_read_as_the_application_sees_them() {
         "POST /v1/check",
         r#"{"request":{"path":"/api/x","ip":"::ffff:192.0.2.9"}}"#,
     );
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 #[test]
@@ -135,7 +136,7 @@ fn peek_charges_nothing() {
         "POST /v1/peek",
         &LOGIN.replace("}}", r#"},"cost":3}"#),
     );
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 #[test]
@@ -160,7 +161,7 @@ fn reset_and_refund_return_their_effects() {
         "POST /v1/refund\norigin: http://elsewhere.example",
         LOGIN,
     );
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 #[test]
@@ -222,7 +223,7 @@ fn a_batch_is_decided_one_by_one() {
     let broken = format!(r#"{{"checks":[{other},{{"request":{{"ip":"::g"}}}}]}}"#);
     talk.ask(&mut http, "POST /v1/check/batch", &broken);
     talk.ask(&mut http, "POST /v1/peek", &other);
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 #[test]
@@ -253,7 +254,7 @@ fn limits_narrows_a_check() {
     talk.ask(&mut http, "POST /v1/check", &named(r#"["per-user"]"#));
     talk.ask(&mut http, "POST /v1/check", &named(r#"["log-in"]"#));
     talk.ask(&mut http, "POST /v1/check", &named("[]"));
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 #[test]
@@ -327,5 +328,5 @@ bucket = { size = 2, refill = "1/1h" }
         r#"{"descriptor":{"entry":[]}}"#,
     );
     talk.ask(&mut http, "POST /v1/check", &ask(&vec![b; 65]));
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }

@@ -122,7 +122,7 @@ impl Answer {
     }
 }
 
-/// Questions and answers, one after the other, as a snapshot shows them.
+/// Questions and answers, one after the other, as a reviewed text shows them.
 #[derive(Default)]
 pub(crate) struct Talk(String);
 

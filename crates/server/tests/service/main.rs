@@ -24,6 +24,8 @@ mod panels;
 mod permits;
 mod promtool;
 mod reload;
+#[path = "../../../policy/tests/reviewed/mod.rs"]
+mod reviewed;
 mod routes;
 mod state;
 mod stop;
@@ -41,6 +43,7 @@ use ratekeeper::ManualClock;
 use ratekeeper_core::Origin;
 use ratekeeper_policy::AdminWrites;
 use ratekeeper_server::{Config, Door, Event, Service};
+use regex::Regex;
 use tempfile::TempDir;
 
 use client::Client;
@@ -50,6 +53,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// 2026-01-01 00:00 UTC.
 const NEW_YEAR: u64 = 1_767_225_600_000_000_000;
+
+#[test]
+fn every_reviewed_text_has_its_test() {
+    reviewed::check_all("tests/service", 29);
+}
+
+/// Returns the text with a word in place of each part that differs from run to run.
+fn masked(text: impl Into<String>, masks: &[(&str, &str)]) -> String {
+    let mask = |text: String, (pattern, word): &(&str, &str)| {
+        let pattern = Regex::new(pattern).unwrap();
+        pattern.replace_all(&text, *word).into_owned()
+    };
+    masks.iter().fold(text.into(), mask)
+}
 
 /// A service of its own for one test.
 struct Fixture {

@@ -10,6 +10,7 @@ use ratekeeper_server::{Event, OverrideAct};
 
 use super::Fixture;
 use super::client::{Client, Talk};
+use super::reviewed::assert_reviewed;
 
 const POLICY: &str = r#"
 version = 1
@@ -295,7 +296,7 @@ fn overrides_that_are_wrong_or_never_hold_change_nothing() {
     talk.ask(&mut admin, "GET /v1/overrides?set=9/1m", "");
     assert_eq!(file(fixture.directory.path()), FILE);
     assert_eq!(admin.get("/v1/policy").json()["version"], 1);
-    insta::assert_snapshot!(talk.text());
+    assert_reviewed!(talk.text());
 }
 
 #[test]
