@@ -44,8 +44,7 @@ behind_every_proxy! {
 }
 
 fn burst_then_pace(kind: Kind) {
-    // One permit in two seconds: the burst is over long before the first comes back, also
-    // on a slow machine, and Retry-After has something to say.
+    // One permit in two seconds, so that Retry-After has something to say.
     let limits = r#"
         [[limit]]
         name   = "burst"
@@ -58,18 +57,30 @@ fn burst_then_pace(kind: Kind) {
     let visitor = Visitor::at(2);
     let get = || visitor.get(stage.address(), "/");
 
-    for passed in 1..=5 {
-        assert_eq!(get().status, 200, "request {passed} of the burst");
-    }
-    let denied = get();
+    let begun = clock::now();
+    let until_refused = || {
+        let mut passed = 0;
+        loop {
+            let answer = get();
+            if answer.status != 200 {
+                return (passed, answer);
+            }
+            passed += 1;
+        }
+    };
+    let (burst, denied) = until_refused();
     assert_denied(&denied, "burst");
     let wait = denied.retry_after().expect("a refusal states the wait");
     assert!((1..=2).contains(&wait.as_secs()), "{wait:?}");
 
     clock::wait(wait);
-    assert_eq!(get().status, 200, "after the stated wait");
-    assert_denied(&get(), "burst");
-    assert_eq!(stage.upstream.total(), 6);
+    let (more, denied) = until_refused();
+    assert_denied(&denied, "burst");
+    assert!(burst >= 5 && more >= 1, "{burst}, {more} after the wait");
+    // On a machine so slow that further permits came back meanwhile, more is correct.
+    let most = 5 + usize::try_from(begun.elapsed().as_secs() / 2).expect("seconds, not years");
+    assert!(burst + more <= most, "{burst} and {more}, at most {most}");
+    assert_eq!(stage.upstream.total(), burst + more);
 }
 
 fn a_long_run_keeps_the_pace(kind: Kind) {

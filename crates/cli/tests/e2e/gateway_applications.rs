@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -98,15 +98,19 @@ fn a_reload_moves_kept_connections_from_gunicorn_to_uvicorn_and_loses_no_request
     write(dir.path(), &[old.address()], "", OPEN);
     let (service, proxy) = gateway(dir.path(), &["run"]);
     let (ask, stop) = ([("/", String::new())], AtomicBool::new(false));
+    let counts = [(); 4].map(|()| AtomicUsize::new(0));
     thread::scope(|scope| {
-        let callers: Vec<_> = (0..4)
-            .map(|_| {
-                scope.spawn(|| {
+        let callers: Vec<_> = counts
+            .iter()
+            .map(|count| {
+                let (ask, stop) = (&ask, &stop);
+                scope.spawn(move || {
                     let (mut caller, mut last) = (Caller::connect(proxy), String::new());
                     while !stop.load(Ordering::Relaxed) {
-                        let answer = caller.post_all(&ask).remove(0);
+                        let answer = caller.post_all(ask).remove(0);
                         assert_eq!(answer.status, 200, "{}", answer.body);
                         last = answer.body;
+                        count.fetch_add(1, Ordering::Relaxed);
                     }
                     last
                 })
@@ -117,7 +121,15 @@ fn a_reload_moves_kept_connections_from_gunicorn_to_uvicorn_and_loses_no_request
         write(dir.path(), &[new.address()], "", OPEN);
         service.signal("HUP");
         eventually("uvicorn", || body() == "uvicorn");
-        clock::wait(Duration::from_millis(200)); // a request of each caller
+        let load = || counts.each_ref().map(|count| count.load(Ordering::Relaxed));
+        let before = load();
+        // The first answer may be to a request from before.
+        eventually("two answers to each caller", || {
+            load()
+                .iter()
+                .zip(before)
+                .all(|(now, before)| *now >= before + 2)
+        });
         stop.store(true, Ordering::Relaxed);
         for caller in callers {
             assert_eq!(caller.join().expect("no request is lost"), "uvicorn");

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use crate::harness::service::write_policy;
 use crate::harness::visitor::Visitor;
 
 const STARTED_WITHIN: Duration = Duration::from_secs(20);
+/// Maximum time in which the clients see what they wait for.
+const SEEN_WITHIN: Duration = Duration::from_secs(30);
 /// Clients, and the pause of each between two requests: 300 requests a second.
 const CLIENTS: u32 = 12;
 const PAUSE: Duration = Duration::from_millis(40);
@@ -74,19 +76,53 @@ fn begin(command: &mut Command, input: Stdio, output: &Path) -> Process {
     process
 }
 
-/// What a client has seen: admitted requests, and the longest wait.
-fn visit(to: SocketAddr, done: &AtomicBool) -> (u32, Duration) {
-    let (mut admitted, mut longest) = (0, Duration::ZERO);
-    while !done.load(Ordering::Relaxed) {
-        let asked = clock::now();
-        match Visitor::at(1).get(to, "/").status {
-            200 => admitted += 1,
-            status => assert_eq!(status, 429),
+/// Results of all clients, which ask until they are told to end.
+#[derive(Default)]
+struct Visits {
+    done: AtomicBool,
+    admitted: AtomicU32,
+    refused: AtomicU32,
+}
+
+impl Visits {
+    /// Asks until the end; returns the longest wait.
+    fn ask(&self, to: SocketAddr) -> Duration {
+        let mut longest = Duration::ZERO;
+        while !self.done.load(Ordering::Relaxed) {
+            let asked = clock::now();
+            let count = match Visitor::at(1).get(to, "/").status {
+                200 => &self.admitted,
+                status => {
+                    assert_eq!(status, 429);
+                    &self.refused
+                }
+            };
+            longest = longest.max(asked.elapsed());
+            count.fetch_add(1, Ordering::Relaxed);
+            clock::wait(PAUSE);
         }
-        longest = longest.max(asked.elapsed());
-        clock::wait(PAUSE);
+        longest
     }
-    (admitted, longest)
+
+    fn until_admitted(&self, count: u32) {
+        self.until("admitted requests", &self.admitted, count);
+    }
+
+    /// Waits until each client may have asked, and was refused, twice more.
+    fn until_refused_more(&self) {
+        let count = self.refused.load(Ordering::Relaxed) + 2 * CLIENTS;
+        self.until("refused requests", &self.refused, count);
+    }
+
+    fn until(&self, what: &str, counter: &AtomicU32, count: u32) {
+        let reached = clock::poll(what, SEEN_WITHIN, || {
+            (counter.load(Ordering::Relaxed) >= count).then_some(())
+        });
+        reached.unwrap_or_else(|error| {
+            self.done.store(true, Ordering::Relaxed);
+            panic!("{error}")
+        });
+    }
 }
 
 /// 300 requests a second, and a client of an endless stream.
@@ -113,28 +149,28 @@ fn a_restart_behind_a_passed_socket_loses_no_request_and_forgets_no_usage() {
     events.read_exact(&mut first).expect("the stream begins");
     assert_eq!(&first, b"HTTP/1.1 200");
 
-    let done = AtomicBool::new(false);
-    let seen: Vec<_> = thread::scope(|scope| {
+    let visits = Visits::default();
+    let longest: Vec<_> = thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
-            .map(|_| scope.spawn(|| visit(address, &done)))
+            .map(|_| scope.spawn(|| visits.ask(address)))
             .collect();
-        clock::wait(Duration::from_millis(500));
+        visits.until_admitted(100);
         service.signal("TERM");
         let ended = service.end();
         let next = ended.map(|_| start(dir.path(), &policy, &socket));
-        clock::wait(Duration::from_secs(1));
-        done.store(true, Ordering::Relaxed);
-        let seen = clients
+        visits.until_refused_more();
+        visits.done.store(true, Ordering::Relaxed);
+        let longest = clients
             .into_iter()
             .map(|client| client.join().expect("no request is lost"))
             .collect();
         // Ended only now, after the last answers.
         drop(next.unwrap_or_else(|error| panic!("{error}")));
-        seen
+        longest
     });
-    let admitted: u32 = seen.iter().map(|(admitted, _)| admitted).sum();
+    let admitted = visits.admitted.into_inner();
     assert_eq!(admitted, 499, "500 of two processes, less the stream");
-    let longest = seen.iter().map(|(_, longest)| longest).max();
+    let longest = longest.iter().max();
     assert!(longest < Some(&LONGEST_WAIT), "{longest:?}");
 }
 
@@ -182,27 +218,27 @@ fn two_processes_share_a_port_and_the_first_one_leaves_without_a_lost_request() 
         begin(&mut command, Stdio::null(), &dir.path().join(name))
     };
     let mut first = start("first");
-    let done = AtomicBool::new(false);
-    let seen: Vec<_> = thread::scope(|scope| {
+    let visits = Visits::default();
+    let longest: Vec<_> = thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
-            .map(|_| scope.spawn(|| visit(address, &done)))
+            .map(|_| scope.spawn(|| visits.ask(address)))
             .collect();
-        clock::wait(Duration::from_millis(500));
+        visits.until_refused_more(); // the first has admitted its 50
         let second = start("second");
-        clock::wait(Duration::from_millis(500));
+        visits.until_admitted(100);
+        visits.until_refused_more();
         first.signal("TERM");
         let ended = first.end();
-        clock::wait(Duration::from_millis(500));
-        done.store(true, Ordering::Relaxed);
-        let seen = clients
+        visits.until_refused_more();
+        visits.done.store(true, Ordering::Relaxed);
+        let longest = clients
             .into_iter()
             .map(|client| client.join().expect("no request is lost"))
             .collect();
         drop((second, ended.expect("it stops")));
-        seen
+        longest
     });
-    let admitted: u32 = seen.iter().map(|(admitted, _)| admitted).sum();
-    assert_eq!(admitted, 100, "the limit of each");
-    let longest = seen.iter().map(|(_, longest)| longest).max();
+    assert_eq!(visits.admitted.into_inner(), 100, "the limit of each");
+    let longest = longest.iter().max();
     assert!(longest < Some(&(2 * LONGEST_WAIT)), "{longest:?}");
 }
