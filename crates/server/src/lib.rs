@@ -74,7 +74,7 @@ pub use config::{Config, Door, ExplainLimit, ListenAddress, StartError};
 pub use doors::problem::{PROBLEMS, ProblemKind, explain_problem};
 pub use doors::routes::ListenerRoute;
 pub use doors::{HTTP_ROUTES, Right};
-pub use notices::explain_notice;
+pub use notices::{explain_notice, notice_titles};
 pub use observe::alerts::{AlertChange, AlertEnd, AlertNotice};
 pub use observe::event::{Event, OverrideAct, Trigger};
 pub use observe::otlp::EventExport;

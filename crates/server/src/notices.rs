@@ -13,6 +13,12 @@ pub fn explain_notice(code: &str) -> Option<&'static str> {
     found.next().map(str::trim_end)
 }
 
+/// Returns each notice with its title, such as `RK-W102: every user of the machine may write the
+/// policy`.
+pub fn notice_titles() -> impl Iterator<Item = &'static str> {
+    PAGES.lines().filter_map(|line| line.strip_prefix("# "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

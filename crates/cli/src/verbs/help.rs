@@ -2,7 +2,7 @@
 
 use clap::{Args, CommandFactory, Parser};
 use ratekeeper_policy::config;
-use ratekeeper_server::{explain_notice, explain_problem};
+use ratekeeper_server::{PROBLEMS, explain_notice, explain_problem, notice_titles};
 
 use crate::output::{NAME, paint};
 use crate::terms::{self, Term};
@@ -13,7 +13,7 @@ use crate::{Cli, Exit, Failure, Output, words};
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct HelpArgs {
-    /// A code from a message, a command, a term, a field, or `terms` for the list of terms
+    /// A code from a message, a command, a term, a field; or `codes` or `terms` for the list of all
     topic: Vec<String>,
 }
 
@@ -23,6 +23,7 @@ Examples:
   ratekeeper help validate    the same as `ratekeeper validate --help`
   ratekeeper help leaky bucket    meaning of the term, and how to write it
   ratekeeper help terms       list of all terms
+  ratekeeper help codes       list of all codes
   ratekeeper help missing_key, ratekeeper help bucket.size    type, default and example of a field
 
 Exit codes: 0 explained; 2 no such code, command, term or field.";
@@ -40,8 +41,10 @@ impl HelpArgs {
         if command.find_subcommand(&topic).is_some() {
             return page(&["ratekeeper", &topic, "--help"], output);
         }
-        if topic == "terms" {
-            return list_terms(output);
+        match &*topic {
+            "terms" => return list_terms(output),
+            "codes" => return list_codes(output),
+            _ => {}
         }
         let (term, field) = (terms::find(&topic), config::explain_field(&topic));
         if term.is_none() && field.is_none() {
@@ -114,6 +117,23 @@ fn list_terms(output: &mut Output) -> Result<Exit, Failure> {
     for term in terms::all() {
         let first = term.text.lines().next().unwrap_or_default();
         output.line(format!("{}: {first}", paint(NAME, term.name)))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Lists the codes of findings, of answers and of notices, each with its title.
+fn list_codes(output: &mut Output) -> Result<Exit, Failure> {
+    let titles = config::code_titles().chain(notice_titles());
+    let mut titles: Vec<String> = titles.map(str::to_owned).collect();
+    titles.extend(
+        PROBLEMS
+            .iter()
+            .map(|it| format!("{}: {}", it.code, it.title)),
+    );
+    titles.sort();
+    for title in titles {
+        let (code, meaning) = title.split_once(": ").unwrap_or((&title, ""));
+        output.line(format!("{}: {meaning}", paint(NAME, code)))?;
     }
     Ok(Exit::Done)
 }

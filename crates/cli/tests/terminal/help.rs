@@ -109,6 +109,22 @@ fn help_explains_verbs_and_refuses_the_unknown() {
 }
 
 #[test]
+fn every_listed_code_is_explained_with_its_title() {
+    let desk = Desk::new();
+    let page = |arguments: &[&str]| String::from_utf8(desk.run(arguments).stdout).expect("text");
+    let list = page(&["help", "codes"]);
+    for kind in ["RK0103: ", "RK0417: ", "RK0504: ", "RK-W104: "] {
+        assert!(list.contains(kind), "{kind}");
+    }
+    assert!(list.lines().is_sorted(), "{list}");
+    for title in list.lines() {
+        let (code, _) = title.split_once(": ").expect("a code and its title");
+        let explained = page(&["help", code]);
+        assert!(explained.starts_with(&format!("# {title}")), "{explained}");
+    }
+}
+
+#[test]
 fn a_field_of_the_policy_is_explained() {
     let desk = Desk::new();
     assert_reviewed!(desk.terminal(&[

@@ -173,6 +173,12 @@ pub fn explain(code: &str) -> Option<&'static str> {
     })
 }
 
+/// Returns each code with its title, such as `RK0103: an unknown field`.
+pub fn code_titles() -> impl Iterator<Item = &'static str> {
+    let lines = PAGES.iter().flat_map(|pages| pages.lines());
+    lines.filter_map(|line| line.strip_prefix("# ").filter(|it| it.starts_with("RK")))
+}
+
 #[cfg(test)]
 mod tests {
     use ratekeeper_core::Origin;

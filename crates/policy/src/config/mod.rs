@@ -42,7 +42,7 @@ use std::sync::Arc;
 use ratekeeper_core::{Origin, Time};
 use sha2::{Digest as _, Sha256};
 
-pub use codes::explain;
+pub use codes::{code_titles, explain};
 pub use diagnostic::{Diagnostic, Severity};
 pub use quantity::limit_text::{LimitTextError, parse_limit};
 pub use reference::{explain_field, reference};
