@@ -5,10 +5,10 @@
 //! ```
 
 use super::read::At;
-use crate::KeyPart;
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::config::limit::draft::Draft;
+use crate::{KeyPart, MissingKey};
 
 /// Maximum number of characters of a header name.
 const MAX_HEADER: usize = 100;
@@ -31,11 +31,17 @@ const OF_ONE_ADDRESS: [&str; 8] = [
 
 /// Warns of a limit that counts by the text of addresses.
 pub(in crate::config) fn unreliable(draft: &Draft<'_>, out: &mut Findings<'_>) {
-    let headers = draft.rule.key.iter().filter_map(|part| match part {
-        KeyPart::Header(header) => Some(header.as_str()),
+    let key = draft.rule.key.iter();
+    let key = key.map(|part| (part, "key", "key = [\"ip\"]"));
+    let stand_in = match &draft.rule.missing_key {
+        MissingKey::Use(part) => Some((part, "missing_key", "missing_key = \"use:ip\"")),
         _ => None,
-    });
-    for header in headers {
+    };
+    for (part, field, edit) in key.chain(stand_in) {
+        let KeyPart::Header(header) = part else {
+            continue;
+        };
+        let header = header.as_str();
         let (what, label) = if OF_ADDRESSES.contains(&header) {
             (
                 format!("`{header}`, which begins as clients write it"),
@@ -50,9 +56,9 @@ pub(in crate::config) fn unreliable(draft: &Draft<'_>, out: &mut Findings<'_>) {
             continue;
         };
         let message = format!("limit `{}` counts by {what}", draft.rule.limit.name);
-        out.warning(codes::HEADER, draft.places.key.clone(), message, label)
+        out.warning(codes::HEADER, draft.table.place(field), message, label)
             .help(format!(
-                "write key = [\"ip\"], and where addresses come from: [client_ip] with header = \
+                "write {edit}, and where addresses come from: [client_ip] with header = \
                  \"{header}\" and trusted_proxies = [\"10.0.0.0/8\"]"
             ));
     }

@@ -70,7 +70,8 @@ fn values(text: &str) -> Vec<Range<usize>> {
             (start, &value[..length.unwrap_or(value.len())])
         };
         let is_reference = value.starts_with("env:") || value.starts_with("file:");
-        if !is_reference && !value.starts_with(['[', '{']) {
+        let is_count = name.contains("tokens") && value.parse::<u64>().is_ok();
+        if !is_reference && !is_count && !value.starts_with(['[', '{']) {
             found.push(start..start + value.len());
         }
     }
@@ -106,6 +107,7 @@ mod tests {
                 "url = [\"redis://:a@b\", \"redis://c\"]",
                 "url = [\"redis://**@b\", \"redis://c\"]",
             ),
+            ("max_tokens = 5, token = 5", "max_tokens = 5, token = *"),
             ("name = \"per-ip\"", "name = \"per-ip\""),
             ("password = \"\u{e9}\"", "password = \"**\""),
         ] {
