@@ -1,6 +1,6 @@
 //! Context, shared by the doors: the keeper, its observers, and the source of its policy.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(feature = "proxy")]
@@ -12,6 +12,7 @@ use ratekeeper_core::{Origin, Time};
 use ratekeeper_policy::{RevealKeys, envoy};
 use ratekeeper_store::AnyStore;
 
+use crate::Event;
 use crate::admin::{Snapshot, Streams};
 use crate::config::ExplainLimit;
 use crate::doors::Access;
@@ -169,6 +170,22 @@ impl<C: Clock> ServiceContext<C> {
         let hour = NoticeHour::new(version, self.keeper.clock().now()).word();
         let reported = &self.untrusted_reported;
         reported.load(Ordering::Relaxed) != hour && reported.swap(hour, Ordering::Relaxed) != hour
+    }
+
+    /// Gives a notice after a refusal, if the peer is a trusted proxy whose clients count as one.
+    pub(crate) fn refused_unnamed(&self, peer: IpAddr, headers: &HeaderMap) {
+        let policy = self.keeper.look_at_policy();
+        let field = &*policy.client_ip.header;
+        let lines = headers.get_all(field).iter();
+        let lines: Vec<_> = lines.map(|line| (field, line.as_bytes())).collect();
+        let is_unreadable = policy.client_ip.is_unreadable(peer, &lines);
+        if is_unreadable && self.first_untrusted(policy.version) {
+            let text = format!(
+                "RK-W101: {peer} is a trusted proxy, and its `{field}` names no address of a \
+                 client, so all of its clients count as one; let it append the address of its peer"
+            );
+            self.sink.emit(&Event::Notice(text));
+        }
     }
 }
 

@@ -111,6 +111,9 @@ pub(super) async fn auth<C: Clock + 'static>(
         path: &original.path,
         headers: &headers,
     };
+    if !answer.allowed() {
+        shared.refused_unnamed(peer, &parts.headers);
+    }
     if options.unheld {
         shared.record(Protocol::Http, request, &answer);
         return Ok(respond(&answer, options));

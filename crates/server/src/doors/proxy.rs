@@ -313,6 +313,8 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         if answer.allowed() {
             return Ok((Some(answer), Some(guard)));
         }
+        self.shared
+            .refused_unnamed(caller.address.ip(), &parts.headers);
         if let Some(line) = line {
             let how = answer.policy().settings.reveal_keys;
             line.refused(&answer, self.shared.key_reveal(how));

@@ -97,6 +97,13 @@ impl ClientIp {
         self.walk(headers).unwrap_or(peer)
     }
 
+    /// Returns true if a trusted peer sends the forwarding header, and no client can be read in it.
+    pub fn is_unreadable(&self, peer: IpAddr, headers: &[(&str, &[u8])]) -> bool {
+        let mut names = headers.iter().map(|(name, _)| name);
+        let is_sent = names.any(|name| name.eq_ignore_ascii_case(&self.header));
+        is_sent && self.trusts(peer) && self.walk(headers).is_none()
+    }
+
     /// Returns the last address that is no trusted proxy, or the first if each is trusted. `None`
     /// if there is no header, a hop on the way is malformed, or the way is too long.
     fn walk(&self, headers: &[(&str, &[u8])]) -> Option<IpAddr> {
@@ -153,6 +160,23 @@ mod tests {
         headers.extend(lines.iter().map(|line| (header, line.as_bytes())));
         let found = client_ip(header).identify(peer.parse().unwrap(), &headers);
         assert_eq!(found.to_string(), expected, "{peer} {header}: {lines:?}");
+    }
+
+    #[test]
+    fn a_header_is_unreadable_if_a_trusted_peer_names_no_client_in_it() {
+        for (peer, line, expected) in [
+            ("10.0.0.1", "unknown", true),
+            ("10.0.0.1", "198.51.100.1, x", true),
+            ("10.0.0.1", "x, 198.51.100.1", false),
+            ("10.0.0.1", "10.0.0.1", false),
+            ("203.0.113.9", "unknown", false),
+        ] {
+            let settings = client_ip("x-forwarded-for");
+            let headers = [("X-Forwarded-For", line.as_bytes())];
+            let found = settings.is_unreadable(peer.parse().unwrap(), &headers);
+            assert_eq!(found, expected, "{peer} {line}");
+            assert!(!settings.is_unreadable(peer.parse().unwrap(), &[]));
+        }
     }
 
     #[test]
