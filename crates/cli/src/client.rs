@@ -189,7 +189,9 @@ impl Client {
             _ => Err(Failure::new(format!(
                 "the answer of {url}, {status}, is not one of ratekeeper"
             ))
-            .hint("check that ratekeeper listens there, or name another with --server")),
+            .hint(
+                "name the http listener with --server; a gateway answers as its application does",
+            )),
         }
     }
 
