@@ -132,7 +132,9 @@ impl fmt::Display for UpstreamFailure {
             Self::ConnectTimeout => "the upstream did not accept a connection in time",
             Self::Tls => "the upstream cannot be reached by TLS",
             Self::Reset => "the upstream closed the connection without a response",
-            Self::BadResponse => "the response of the upstream is not valid HTTP",
+            Self::BadResponse => {
+                "the response of the upstream is not valid HTTP, or its head is larger than 64 KiB"
+            }
             Self::ResponseTimeout => "the upstream did not respond in time",
             Self::Switched => "the upstream switched to a protocol that was not asked for",
             Self::Busy => "as many requests as the upstream can bear wait for it",

@@ -191,7 +191,9 @@ fn check_other_fields(came: &Parts, headers: &HeaderMap) {
 
 fn check_response(headers: &HeaderMap) {
     let mut sent = headers.clone();
-    prepare_response(&mut sent, &[]);
+    if prepare_response(&mut sent, &[]).is_err() {
+        return; // it is not passed on
+    }
     let own = [CONNECTION, UPGRADE, TE];
     let own = own.iter().map(HeaderName::as_str);
     for name in own.chain(OF_A_CONNECTION) {

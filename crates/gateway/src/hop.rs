@@ -117,12 +117,15 @@ pub(crate) fn put_http2(hop: &Hop, headers: &mut HeaderMap) {
     }
 }
 
-fn is(token: &str, word: &str) -> bool {
+pub(crate) fn is(token: &str, word: &str) -> bool {
     token.eq_ignore_ascii_case(word)
 }
 
 /// Returns the elements of a field that is a list, without those that are not text.
-fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+pub(crate) fn tokens<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).into_iter();
     let elements = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     let tokens = elements.filter_map(|element| std::str::from_utf8(element).ok());

@@ -13,6 +13,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Request, Uri, Version};
 use http_body::Body;
 
+use crate::error::UpstreamFailure;
 use crate::forwarded::{self, GatewayClient};
 use crate::hop::{self, Hop};
 use crate::request_id::X_REQUEST_ID;
@@ -119,13 +120,23 @@ fn target(uri: &Uri) -> PathAndQuery {
 
 /// Changes the head of a response for the client. Returns the properties of
 /// the connection from which it came.
-pub(crate) fn prepare_response(headers: &mut HeaderMap, upgrades: &[HeaderValue]) -> Hop {
+///
+/// # Errors
+/// If the body is compressed for its transfer, which nobody asked for and the client would not learn.
+pub(crate) fn prepare_response(
+    headers: &mut HeaderMap,
+    upgrades: &[HeaderValue],
+) -> Result<Hop, UpstreamFailure> {
     if headers.contains_key(TRANSFER_ENCODING) {
+        let is_known = |it: &str| hop::is(it, "chunked") || hop::is(it, "identity");
+        if !hop::tokens(headers, &TRANSFER_ENCODING).all(is_known) {
+            return Err(UpstreamFailure::BadResponse);
+        }
         // The coding has decided where the body ends (RFC 9112, section 6.3).
         headers.remove(CONTENT_LENGTH);
     }
     hop::remove_named(headers);
-    hop::remove(headers, upgrades)
+    Ok(hop::remove(headers, upgrades))
 }
 
 /// Joins cookies that HTTP/2 may send in several fields (RFC 9113, section 8.2.3). In HTTP/1.1, too,

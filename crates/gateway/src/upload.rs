@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -53,8 +53,8 @@ type ClientBody = Pin<Box<dyn Body<Data = Bytes, Error = hyper::Error> + Send>>;
 /// The progress of the body of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Upload {
-    /// True if a frame went by since the last look.
-    moved: AtomicBool,
+    /// When the last frame went by.
+    moved: Mutex<Option<Instant>>,
     stage: AtomicU8,
     /// A field that is removed from trailers, with those that no client may send.
     address_field: Option<HeaderName>,
@@ -114,9 +114,9 @@ impl UploadBody {
 }
 
 impl Upload {
-    /// Returns true if a frame went by since the last call.
-    pub(crate) fn moved(&self) -> bool {
-        self.moved.swap(false, Ordering::Relaxed)
+    /// Returns when the last frame went by.
+    pub(crate) fn moved(&self) -> Option<Instant> {
+        *self.moved.lock()
     }
 
     pub(crate) fn stage(&self) -> Stage {
@@ -183,7 +183,7 @@ impl Body for UploadBody {
             *left = rest;
             counts.sent(bytes);
         }
-        upload.moved.store(true, Ordering::Relaxed);
+        *upload.moved.lock() = Some(Instant::now());
         upload.set(match &frame {
             Some(Err(_)) => Stage::Broken,
             Some(Ok(_)) if !body.is_end_stream() => Stage::Upstream,

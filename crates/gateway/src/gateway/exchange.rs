@@ -7,7 +7,7 @@ use http::header::HOST;
 use http::{Response, StatusCode, Version};
 use hyper::body::Incoming;
 use ratekeeper_core::{Nanos, Time};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::{Forwarded, Gateway};
 use crate::address::{ConnectionLease, ConnectionOrigin};
@@ -166,16 +166,19 @@ impl Gateway {
     ) -> Result<Response<Incoming>, SendError> {
         let result = {
             let mut responding = std::pin::pin!(sender.send(request, interim));
+            let mut end = Instant::now() + self.settings.response;
             loop {
-                if let Ok(result) = timeout(self.settings.response, &mut responding).await {
+                if let Ok(result) = timeout_at(end, &mut responding).await {
                     break result;
                 }
-                let waits_for_client = match upload {
-                    Some(upload) if upload.moved() => continue,
-                    Some(upload) => upload.stage() == Stage::Client,
-                    None => false,
-                };
-                return Err(if waits_for_client {
+                let moved = upload.and_then(Upload::moved);
+                let later = moved.map_or(end, |moved| moved + self.settings.response);
+                if later > end {
+                    end = later;
+                    continue;
+                }
+                let stage = upload.map(Upload::stage);
+                return Err(if stage == Some(Stage::Client) {
                     SendError::End(ForwardError::UploadTimeout)
                 } else {
                     SendError::Broken(UpstreamFailure::ResponseTimeout)
@@ -204,6 +207,7 @@ impl Gateway {
     ) -> Result<Forwarded, ForwardError> {
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         let hop = prepare_response(response.headers_mut(), &self.settings.upgrades);
+        let hop = hop.inspect_err(|failure| passage.break_off(*failure))?;
         *response.version_mut() = Version::HTTP_11;
         if switches {
             if hop.upgrade.is_none() || hop.upgrade != asked.upgrade {
