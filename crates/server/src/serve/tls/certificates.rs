@@ -38,6 +38,9 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// How long before the expiry of a certificate its warnings begin.
 const EXPIRES_SOON: u64 = 14 * DAY;
 const DAY: u64 = 86_400;
+/// The library gives one reason for all of them.
+const UNUSABLE_KEY: &str =
+    "the key cannot be used; expected RSA of at least 2048 bits, ECDSA or Ed25519";
 
 /// The certificates of a listener.
 pub(super) struct Certificates {
@@ -256,7 +259,10 @@ impl Identity {
         let key = PrivateKeyDer::from_pem_slice(&self.key)
             .map_err(|_| failed(&settings.key, &"no private key in PEM"))?;
         let key = CertifiedKey::from_der(chain, key, provider);
-        let key = key.map_err(|why| failed(&settings.certificate, &why))?;
+        let key = key.map_err(|why| match why {
+            rustls::Error::General(_) => failed(&settings.key, &UNUSABLE_KEY),
+            why => failed(&settings.certificate, &why),
+        })?;
         if let Some(certificate) = key.cert.first() {
             ParsedCertificate::try_from(certificate)
                 .map_err(|why| failed(&settings.certificate, &why))?;
@@ -383,6 +389,31 @@ mod tests {
         let warnings = certificates.warnings(0);
         assert!(warnings[0].contains("run chmod 600"), "{warnings:?}");
         assert!(!format!("{certificates:?}").contains("PRIVATE"));
+    }
+
+    /// RSA of 512 bits.
+    const WEAK: &str = "-----BEGIN PRIVATE KEY-----
+MIIBVAIBADANBgkqhkiG9w0BAQEFAASCAT4wggE6AgEAAkEAvMYBfKe1R9RkREQx
+r4mhMHQgjrQkztp3cgdXCwYH6gd2LmOiYp9ssdOHgEhNlkzrB7CAC9MvWFOulgWO
+/M6ayQIDAQABAkBEvyttdToMpam6PseFcO7V0YTF048QEfmr+kZVymV5cYuQt/FK
+6J3EB16J9qqxLmUywBvg/c7WOtDpHNTAWgQtAiEA7mWZlvqocoaYDWKKcqqUblxy
+eOY8qJ5YKhK0xKzGoQsCIQDKtmC2zNhC2lApXdEysbPDcC5ZruKxt2E4mCYBW2c/
++wIgcL9GY3xKvFdhhDsNhWudZZB9ZyZkm86/na5ZJgccrb8CIEcxoGvzK6znEapF
+mdhtEs58ErtKsbFqz0laHlbxrCSLAiEAipmlmVrhKa+N91DGxPC68Fwz1tiYjbtJ
+kXNcs3wvCMI=
+-----END PRIVATE KEY-----
+";
+
+    #[test]
+    fn a_weak_key_is_refused_by_its_name_and_the_kinds_that_are_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = written(directory.path());
+        std::fs::write(&settings.key, WEAK).unwrap();
+        let refused = Certificates::read(std::slice::from_ref(&settings), OFFERED).unwrap_err();
+        assert_eq!(
+            refused,
+            format!("`{}`: {UNUSABLE_KEY}", settings.key.display())
+        );
     }
 
     #[test]
