@@ -39,7 +39,7 @@ fn the_service_answers_json_calls_too() {
         r#"{"domain": "edge", "descriptors": [{"entries": [{"key": "user", "value": "ada"}]}]}"#;
     let passes = |left: &str| {
         format!(
-            r#"{{"overallCode":"OK","statuses":[{{"code":"OK","currentLimit":{{"name":"per-user","requestsPerUnit":3,"unit":"HOUR"}}{left},"durationUntilReset":"3600s"}}]}}"#
+            r#"{{"overallCode":"OK","statuses":[{{"code":"OK","currentLimit":{{"requestsPerUnit":3,"unit":"HOUR","name":"per-user"}}{left},"durationUntilReset":"3600s"}}]}}"#
         )
     };
     assert_eq!(ask(ada), (200, passes(r#","limitRemaining":2"#)));

@@ -15,11 +15,12 @@ mod reflection;
 mod refusal;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use prost_reflect::DescriptorPool;
 use ratekeeper::Clock;
 use ratekeeper_policy::Policy;
-use ratekeeper_wire::MAX_REQUEST_BYTES;
+use ratekeeper_wire::{DESCRIPTORS, MAX_REQUEST_BYTES};
 
 use self::health::HealthService;
 use crate::context::ServiceContext;
@@ -32,6 +33,11 @@ use crate::serve::listener::Visit;
 use crate::serve::tls::ListenerTls;
 use crate::serve::watched::Watched;
 use crate::{Config, Door, StartError};
+
+/// The protos of the services, for reflection and for calls in JSON.
+static PROTOS: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    DescriptorPool::decode(DESCRIPTORS).expect("they are compiled from the protos")
+});
 
 /// The services of the grpc door.
 #[derive(Debug)]

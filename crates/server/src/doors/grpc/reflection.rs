@@ -1,12 +1,7 @@
 //! Reflection: the services of this server, for tools that have no protos at hand.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock};
-
-use bytes::Bytes;
 use prost::Message;
-use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
-use ratekeeper_wire::DESCRIPTORS;
+use prost_reflect::FileDescriptor;
 use ratekeeper_wire::reflection::server_reflection_request::MessageRequest;
 use ratekeeper_wire::reflection::server_reflection_response::MessageResponse;
 use ratekeeper_wire::reflection::{
@@ -14,13 +9,11 @@ use ratekeeper_wire::reflection::{
     ServerReflectionRequest, ServerReflectionResponse, ServiceResponse,
 };
 
+use super::PROTOS;
 use crate::serve::grpc::{Code, GrpcCall, GrpcStatus};
-
-static OFFERED: LazyLock<Arc<Offered>> = LazyLock::new(|| Arc::new(Offered::read(DESCRIPTORS)));
 
 /// `ServerReflectionInfo`, of both versions: their messages are the same.
 pub(super) async fn serve(mut call: GrpcCall) {
-    let offered = Arc::clone(&OFFERED);
     let Some(mut answers) = call.answers() else {
         return;
     };
@@ -33,156 +26,99 @@ pub(super) async fn serve(mut call: GrpcCall) {
         let Ok(request) = ServerReflectionRequest::decode(message) else {
             break GrpcStatus::new(Code::InvalidArgument, "not a reflection request");
         };
-        if !answers.send(&offered.answer(request)).await {
+        if !answers.send(&answer(request)).await {
             return;
         }
     };
     answers.end(&end);
 }
 
-/// The descriptors, by the names that requests ask for.
-#[derive(Debug, Default)]
-struct Offered {
-    files: BTreeMap<String, ProtoFile>,
-    /// Symbol to file.
-    symbols: BTreeMap<String, String>,
-    services: BTreeSet<String>,
-    messages: BTreeSet<String>,
-}
-
-#[derive(Debug)]
-struct ProtoFile {
-    encoded: Bytes,
-    imports: Vec<String>,
-}
-
-impl Offered {
-    fn read(descriptors: &[u8]) -> Self {
-        // Written by our own generator, and checked by a test.
-        let set = FileDescriptorSet::decode(descriptors).unwrap_or_default();
-        let mut offered = Self::default();
-        for file in set.file {
-            offered.add(file);
+fn answer(request: ServerReflectionRequest) -> ServerReflectionResponse {
+    let error = |code: Code, what: &str| {
+        MessageResponse::ErrorResponse(ErrorResponse {
+            error_code: code as i32,
+            error_message: what.to_owned(),
+        })
+    };
+    let missing = |what| error(Code::NotFound, what);
+    let response = match &request.message_request {
+        Some(MessageRequest::FileByFilename(name)) => {
+            let file = PROTOS.get_file_by_name(name);
+            file.map_or_else(|| missing("no such file"), with_imports)
         }
-        offered
-    }
-
-    fn add(&mut self, file: FileDescriptorProto) {
-        let scope = file.package().to_owned();
-        for message in &file.message_type {
-            self.add_message(file.name(), &scope, message);
+        Some(MessageRequest::FileContainingSymbol(symbol)) => {
+            let file = file_of(symbol.trim_start_matches('.'));
+            file.map_or_else(|| missing("no such symbol"), with_imports)
         }
-        for each in &file.enum_type {
-            self.add_symbol(file.name(), &scope, each.name());
-        }
-        for service in &file.service {
-            let name = self.add_symbol(file.name(), &scope, service.name());
-            for method in &service.method {
-                self.add_symbol(file.name(), &name, method.name());
-            }
-            self.services.insert(name);
-        }
-        let encoded = file.encode_to_vec().into();
-        let imports = file.dependency;
-        let name = file.name.unwrap_or_default();
-        self.files.insert(name, ProtoFile { encoded, imports });
-    }
-
-    fn add_message(&mut self, file: &str, scope: &str, message: &DescriptorProto) {
-        let name = self.add_symbol(file, scope, message.name());
-        for each in &message.enum_type {
-            self.add_symbol(file, &name, each.name());
-        }
-        for inner in &message.nested_type {
-            self.add_message(file, &name, inner);
-        }
-        self.messages.insert(name);
-    }
-
-    fn add_symbol(&mut self, file: &str, scope: &str, name: &str) -> String {
-        let symbol = format!("{scope}.{name}");
-        self.symbols.insert(symbol.clone(), file.to_owned());
-        symbol
-    }
-
-    fn answer(&self, request: ServerReflectionRequest) -> ServerReflectionResponse {
-        let missing = |what: &str| {
-            MessageResponse::ErrorResponse(ErrorResponse {
-                error_code: Code::NotFound as i32,
-                error_message: what.to_owned(),
-            })
-        };
-        let with_imports = |file: &str| {
-            let files = self.with_imports(file);
-            MessageResponse::FileDescriptorResponse(FileDescriptorResponse {
-                file_descriptor_proto: files,
-            })
-        };
-        let response = match &request.message_request {
-            Some(MessageRequest::FileByFilename(name)) if self.files.contains_key(name) => {
-                with_imports(name)
-            }
-            Some(MessageRequest::FileByFilename(_)) => missing("no such file"),
-            Some(MessageRequest::FileContainingSymbol(symbol)) => {
-                let file = self.symbols.get(symbol.trim_start_matches('.'));
-                file.map_or_else(|| missing("no such symbol"), |file| with_imports(file))
-            }
-            Some(MessageRequest::FileContainingExtension(_)) => missing("no such extension"),
-            Some(MessageRequest::AllExtensionNumbersOfType(name)) => {
-                if self.messages.contains(name.trim_start_matches('.')) {
-                    MessageResponse::AllExtensionNumbersResponse(ExtensionNumberResponse {
-                        base_type_name: name.clone(),
-                        extension_number: Vec::new(),
-                    })
-                } else {
-                    missing("no such message")
-                }
-            }
-            Some(MessageRequest::ListServices(_)) => {
-                let services = self.services.iter().cloned();
-                MessageResponse::ListServicesResponse(ListServiceResponse {
-                    service: services.map(|name| ServiceResponse { name }).collect(),
+        Some(MessageRequest::FileContainingExtension(_)) => missing("no such extension"),
+        Some(MessageRequest::AllExtensionNumbersOfType(name)) => {
+            let message = PROTOS.get_message_by_name(name.trim_start_matches('.'));
+            let none = |_| {
+                MessageResponse::AllExtensionNumbersResponse(ExtensionNumberResponse {
+                    base_type_name: name.clone(),
+                    extension_number: Vec::new(),
                 })
-            }
-            None => MessageResponse::ErrorResponse(ErrorResponse {
-                error_code: Code::InvalidArgument as i32,
-                error_message: "the request has no query".to_owned(),
-            }),
-        };
-        ServerReflectionResponse {
-            valid_host: request.host.clone(),
-            original_request: Some(request),
-            message_response: Some(response),
+            };
+            message.map_or_else(|| missing("no such message"), none)
         }
+        Some(MessageRequest::ListServices(_)) => {
+            let names = PROTOS.services().map(|it| it.full_name().to_owned());
+            let mut names: Vec<_> = names.collect();
+            names.sort();
+            let service = names.into_iter().map(|name| ServiceResponse { name });
+            MessageResponse::ListServicesResponse(ListServiceResponse {
+                service: service.collect(),
+            })
+        }
+        None => error(Code::InvalidArgument, "the request has no query"),
+    };
+    ServerReflectionResponse {
+        valid_host: request.host.clone(),
+        original_request: Some(request),
+        message_response: Some(response),
     }
+}
 
-    /// Returns a file and all its imports, each once, the file itself first.
-    fn with_imports(&self, name: &str) -> Vec<Vec<u8>> {
-        let (mut names, mut next) = (vec![name], 0);
-        let mut encoded = Vec::new();
-        while let Some(file) = names.get(next).and_then(|name| self.files.get(*name)) {
-            encoded.push(file.encoded.to_vec());
-            for import in &file.imports {
-                if !names.contains(&&**import) {
-                    names.push(import);
-                }
+/// Returns the file of a message, an enumeration, a service or a method.
+fn file_of(symbol: &str) -> Option<FileDescriptor> {
+    let service = |name| Some(PROTOS.get_service_by_name(name)?.parent_file());
+    let (parent, name) = symbol.rsplit_once('.').unwrap_or_default();
+    let methods = PROTOS.get_service_by_name(parent);
+    let is_method = methods.is_some_and(|it| it.methods().any(|method| method.name() == name));
+    None.or_else(|| Some(PROTOS.get_message_by_name(symbol)?.parent_file()))
+        .or_else(|| Some(PROTOS.get_enum_by_name(symbol)?.parent_file()))
+        .or_else(|| service(if is_method { parent } else { symbol }))
+}
+
+/// Returns a file and all that it imports, each once.
+fn with_imports(file: FileDescriptor) -> MessageResponse {
+    let mut files = vec![file];
+    let mut next = 0;
+    while let Some(file) = files.get(next).cloned() {
+        for import in file.dependencies() {
+            if !files.contains(&import) {
+                files.push(import);
             }
-            next += 1;
         }
-        encoded
+        next += 1;
     }
+    let encoded = files.iter().map(FileDescriptor::encode_to_vec);
+    MessageResponse::FileDescriptorResponse(FileDescriptorResponse {
+        file_descriptor_proto: encoded.collect(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prost_types::FileDescriptorProto;
 
     fn ask(message: MessageRequest) -> MessageResponse {
         let request = ServerReflectionRequest {
             host: "h".into(),
             message_request: Some(message),
         };
-        let response = OFFERED.answer(request.clone());
+        let response = answer(request.clone());
         assert_eq!(response.original_request, Some(request));
         response.message_response.unwrap()
     }
