@@ -1,12 +1,12 @@
 //! Config: how a service is started, and why it may refuse to.
 
-use std::fmt;
 use std::net::ToSocketAddrs;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use derive_more::Display;
 use ratekeeper_policy::config::Diagnostic;
 use ratekeeper_policy::{
     AdminWrites, Policy, ProxySettings, Rule, Settings, UpstreamUrl, WallTime,
@@ -30,7 +30,8 @@ pub(crate) const DEFAULT_GRPC_WITH_FILES: &str = "127.0.0.1:8081";
 pub(crate) const DEFAULT_ADMIN: &str = "127.0.0.1:9090";
 
 /// A listening address of the service.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Display)]
+#[display(rename_all = "lowercase")]
 pub enum Door {
     /// The check API and forward-auth.
     Http,
@@ -40,17 +41,6 @@ pub enum Door {
     Admin,
     /// Limits requests, and forwards them.
     Proxy,
-}
-
-impl fmt::Display for Door {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Http => "http",
-            Self::Grpc => "grpc",
-            Self::Admin => "admin",
-            Self::Proxy => "proxy",
-        })
-    }
 }
 
 /// Where a door listens.

@@ -3,13 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
+use derive_more::Display;
+
 use crate::{AlertChange, AlertNotice, Door, DoorAddress};
 
 /// An event of the service as a whole. `Display` is one line for a terminal.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Display)]
 #[non_exhaustive]
 pub enum Event {
     /// A door is open.
+    #[display("listening {door} {address}")]
     Listening {
         /// The door.
         door: Door,
@@ -18,8 +21,10 @@ pub enum Event {
     },
     /// A notice that stops nothing: a door open to the network, a setting that
     /// waits for a restart, a lint of the policy.
+    #[display("notice: {_0}")]
     Notice(String),
     /// A new policy is in force.
+    #[display("policy reloaded: version {from} -> {to} (by {trigger})")]
     Reloaded {
         /// Why it was read.
         trigger: Trigger,
@@ -31,6 +36,7 @@ pub enum Event {
         sha: Arc<str>,
     },
     /// A new policy was refused; the old one stays in force.
+    #[display("policy refused (by {trigger}), still running version {version}\n{report}")]
     ReloadRejected {
         /// Why it was read.
         trigger: Trigger,
@@ -40,6 +46,7 @@ pub enum Event {
         report: String,
     },
     /// A new configuration of Envoy's rate limit service is in force.
+    #[display("envoy configuration reloaded: domains {domains}, rules {rules} (by {trigger})")]
     EnvoyReloaded {
         /// Why it was read.
         trigger: Trigger,
@@ -49,6 +56,7 @@ pub enum Event {
         rules: u32,
     },
     /// A new configuration of Envoy's rate limit service was refused; the old one stays.
+    #[display("envoy configuration refused (by {trigger}), the old one stays\n{report}")]
     EnvoyRejected {
         /// Why it was read.
         trigger: Trigger,
@@ -56,17 +64,22 @@ pub enum Event {
         report: String,
     },
     /// The shared store does not answer: each limit does what its `on_store_error` says.
+    #[display("store down, every limit follows its `on_store_error`: {error}")]
     StoreDown {
         /// The error.
         error: String,
     },
     /// The shared store answers again, and decides again.
+    #[display("store back and in use again: {debited} permits debited")]
     StoreUp {
         /// Number of permits admitted without it that it has been charged.
         debited: u64,
     },
     /// A server of a cluster does not answer: limits do as their `on_store_error` says for the
     /// keys that it holds, and those of others are decided by the store.
+    #[display(
+        "store partly down, limits of the keys that {server} holds follow their `on_store_error`: {error}"
+    )]
     StoreServerDown {
         /// Its address.
         server: String,
@@ -75,11 +88,15 @@ pub enum Event {
     },
     /// The keys of a server that did not answer are decided by the store again: it is back, or
     /// others hold them now.
+    #[display(
+        "the store decides the keys of {server} again: it is back, or other servers hold them"
+    )]
     StoreServerUp {
         /// Its address.
         server: String,
     },
     /// An address of an upstream fails, or does not pass its check, and is left out.
+    #[display("upstream down{}: {address} is left out", of_route(route))]
     UpstreamDown {
         /// Name of the route; empty for `upstream` itself.
         route: Arc<str>,
@@ -89,6 +106,7 @@ pub enum Event {
         address: Arc<str>,
     },
     /// An address of an upstream responds, or passes its check, and is used.
+    #[display("upstream up{}: {address} is used again", of_route(route))]
     UpstreamUp {
         /// Name of the route; empty for `upstream` itself.
         route: Arc<str>,
@@ -100,6 +118,10 @@ pub enum Event {
     /// A key of a limit with an `alert` has stayed above its level, or does no more.
     Alert(AlertNotice),
     /// The admin listener has changed the file of overrides.
+    #[display(
+        "override of limit {limit} {}",
+        override_words(*act, key.as_deref(), set.as_deref(), *line)
+    )]
     OverrideChanged {
         /// The change.
         act: OverrideAct,
@@ -113,8 +135,10 @@ pub enum Event {
         line: Option<usize>,
     },
     /// No more connections are accepted; requests in flight are finished.
+    #[display("stopping")]
     Stopping,
     /// The service has ended.
+    #[display("stopped")]
     Stopped,
 }
 
@@ -140,7 +164,8 @@ impl OverrideAct {
 }
 
 /// Why the policy was read again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Display)]
+#[display(rename_all = "lowercase")]
 pub enum Trigger {
     /// SIGHUP.
     Signal,
@@ -152,95 +177,25 @@ pub enum Trigger {
     Clock,
 }
 
-impl fmt::Display for Trigger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Signal => "signal",
-            Self::Request => "request",
-            Self::File => "file",
-            Self::Clock => "clock",
-        })
-    }
-}
-
 impl Event {
     /// Target of the log lines about events, for filters.
     pub const TARGET: &'static str = module_path!();
 }
 
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Listening { door, address } => write!(f, "listening {door} {address}"),
-            Self::Notice(text) => write!(f, "notice: {text}"),
-            Self::Reloaded {
-                trigger, from, to, ..
-            } => {
-                write!(f, "policy reloaded: version {from} -> {to} (by {trigger})")
-            }
-            Self::ReloadRejected {
-                trigger,
-                version,
-                report,
-            } => write!(
-                f,
-                "policy refused (by {trigger}), still running version {version}\n{report}"
-            ),
-            Self::EnvoyReloaded {
-                trigger,
-                domains,
-                rules,
-            } => write!(
-                f,
-                "envoy configuration reloaded: domains {domains}, rules {rules} (by {trigger})"
-            ),
-            Self::EnvoyRejected { trigger, report } => write!(
-                f,
-                "envoy configuration refused (by {trigger}), the old one stays\n{report}"
-            ),
-            Self::StoreDown { error } => write!(
-                f,
-                "store down, every limit follows its `on_store_error`: {error}"
-            ),
-            Self::StoreUp { debited } => {
-                write!(f, "store back and in use again: {debited} permits debited")
-            }
-            Self::StoreServerDown { server, error } => write!(
-                f,
-                "store partly down, limits of the keys that {server} holds follow their \
-                 `on_store_error`: {error}"
-            ),
-            Self::StoreServerUp { server } => write!(
-                f,
-                "the store decides the keys of {server} again: it is back, or other servers \
-                 hold them"
-            ),
-            Self::UpstreamDown { route, address, .. } => {
-                write!(f, "upstream down{}: {address} is left out", of_route(route))
-            }
-            Self::UpstreamUp { route, address, .. } => {
-                write!(f, "upstream up{}: {address} is used again", of_route(route))
-            }
-            Self::Alert(notice) => notice.fmt(f),
-            Self::OverrideChanged {
-                act,
-                limit,
-                key,
-                set,
-                line,
-            } => {
-                write!(f, "override of limit {limit} {}", act.name())?;
-                if let Some(key) = key {
-                    write!(f, ", key {}", key.escape_debug())?;
-                }
-                if let (Some(set), Some(line)) = (set, line) {
-                    write!(f, ": {set} (line {line})")?;
-                }
-                Ok(())
-            }
-            Self::Stopping => f.write_str("stopping"),
-            Self::Stopped => f.write_str("stopped"),
-        }
+/// Returns the words for a change of the file of overrides, after the name of the limit.
+fn override_words(
+    act: OverrideAct,
+    key: Option<&str>,
+    set: Option<&str>,
+    line: Option<usize>,
+) -> String {
+    let mut words = act.name().to_owned();
+    if let Some(key) = key {
+        words = format!("{words}, key {}", key.escape_debug());
+    }
+    match (set, line) {
+        (Some(set), Some(line)) => format!("{words}: {set} (line {line})"),
+        _ => words,
     }
 }
 
