@@ -16,7 +16,7 @@ use super::{text, top};
 use crate::context::ServiceContext;
 use crate::observe::alerts::webhook::WebhookQueue;
 use crate::observe::metrics::{
-    Coding, DeniedKeys, Format, Levels, LimitLevels, LimitSources, MetricsSnapshot, SharedStore,
+    Coding, DeniedKeys, Format, Levels, LimitLevels, LimitSources, MetricValues, SharedStore,
 };
 use crate::serve::listener::Reply;
 use crate::state::StateFolder;
@@ -31,7 +31,7 @@ pub(super) async fn metrics<C: Clock + 'static>(
     let coding = Coding::accepted(headers);
     let shared = Arc::clone(shared);
     // On a thread of its own, so that no decision waits while many limits are written.
-    let write = move || coding.written(format.written(&read(&shared).list()));
+    let write = move || coding.written(format.written(&read(&shared)));
     match tokio::task::spawn_blocking(write).await {
         Ok(body) => response(format, coding, body),
         Err(_) => text(
@@ -53,7 +53,7 @@ fn response(format: Format, coding: Coding, body: Bytes) -> Response<Reply> {
 }
 
 /// Reads all metrics of the service.
-pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
+pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> Vec<MetricValues> {
     let (any, now) = (shared.keeper.store(), shared.keeper.clock().now());
     let (policy, origin) = (shared.keeper.policy(), shared.origin());
     let wall = WallTime::new(origin, now);
@@ -118,7 +118,7 @@ pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> MetricsSnapshot {
             .as_ref()
             .map(WebhookQueue::counts),
     };
-    shared.observers.metrics.read(levels, &sources)
+    shared.observers.metrics.list(&levels, &sources)
 }
 
 /// Returns the number of keys that a limit denied a moment ago, and the share of the first.

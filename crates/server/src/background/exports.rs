@@ -97,7 +97,7 @@ impl Exports {
                 let closes = closes.clone();
                 let send = move || {
                     let context = Arc::clone(&kept);
-                    let read = move || (read_metrics(&context).list(), context.unix_nanos());
+                    let read = move || (read_metrics(&context), context.unix_nanos());
                     Arc::clone(&exporter).send_metrics(read, closes.clone())
                 };
                 tasks.push(("otlp metrics", keep(shared, "otlp metrics", send)));

@@ -45,7 +45,7 @@ pub(crate) use process::Process;
 pub(crate) use reports::ReportResult;
 #[cfg(feature = "proxy")]
 pub(crate) use request_faults::RequestFault;
-pub(crate) use scrape::{Levels, MetricsSnapshot, StateLevels};
+pub(crate) use scrape::{Levels, StateLevels};
 pub(crate) use shared_store::SharedStore;
 pub(crate) use tally::{KeyCounts, Tally};
 

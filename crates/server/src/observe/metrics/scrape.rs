@@ -1,18 +1,14 @@
 //! Scrape: all metrics at one moment, in the order of the table.
 
-use std::sync::Arc;
-
 use ratekeeper_store::Usage;
 
 use super::durations::BUCKETS;
-use super::family::{DurationsSnapshot, MetricList, MetricValues};
+use super::family::{MetricList, MetricValues};
 use super::limits::{LimitSources, LimitsSnapshot};
-use super::process::Process;
 use super::rules::KINDS;
 use super::shared_store::SharedStore;
-use super::{ConfigInfo, DecisionPath, GrantResult, Metrics, Protocol, ReportResult, table};
+use super::{DecisionPath, GrantResult, Metrics, Protocol, ReportResult, table};
 use crate::OverrideAct;
-use crate::counter::Counter;
 use crate::doors::hold::{HeldAnswers, HoldEnd};
 use crate::observe::alerts::webhook::RESULTS;
 
@@ -39,62 +35,27 @@ pub(crate) struct Levels {
 }
 
 impl Metrics {
-    /// Reads all metrics.
-    pub(crate) fn read(&self, levels: Levels, sources: &LimitSources<'_>) -> MetricsSnapshot {
-        let counts = |counters: &[Counter]| counters.iter().map(Counter::count).collect();
-        let durations = self.durations.iter();
-        MetricsSnapshot {
-            limits: LimitsSnapshot::new(&self.rows.load(), sources),
-            requests: self.requests.iter().map(|each| counts(each)).collect(),
-            unlimited: counts(&self.unlimited),
-            durations: durations
-                .map(|each| each.each_ref().map(|times| times.snapshot(&BUCKETS)))
-                .collect(),
-            reports_expected: self.reports_expected.count(),
-            rules: self.rules.snapshot(),
-            files: self.rules.sha(),
-            reloads: counts(&self.reloads),
-            rejected: self.is_rejected(),
-            override_changes: counts(&self.override_changes),
-            grants: counts(&self.grants),
-            config: self.config.load_full(),
-            levels,
-            process: Arc::clone(&self.process),
-        }
-    }
-}
-
-/// All metrics at one moment.
-#[derive(Debug)]
-pub(crate) struct MetricsSnapshot {
-    limits: LimitsSnapshot,
-    /// Counts by protocol.
-    requests: Vec<Vec<u64>>,
-    unlimited: Vec<u64>,
-    durations: Vec<[DurationsSnapshot; DecisionPath::NAMES.len()]>,
-    /// Counts by path of the rule: `rules::KINDS`.
-    rules: Vec<(Arc<str>, [u64; KINDS.len()])>,
-    /// SHA-256 of the files of Envoy's rate limit service, if there are any.
-    files: Option<Arc<str>>,
-    reloads: Vec<u64>,
-    rejected: bool,
-    /// Changes of the file of overrides, by [`OverrideAct`].
-    override_changes: Vec<u64>,
-    grants: Vec<u64>,
-    reports_expected: u64,
-    config: Option<Arc<ConfigInfo>>,
-    levels: Levels,
-    process: Arc<Process>,
-}
-
-impl MetricsSnapshot {
-    /// Returns them as values, in the order of a scrape.
-    pub(crate) fn list(&self) -> Vec<MetricValues> {
+    /// Reads all metrics, in the order of a scrape.
+    pub(crate) fn list(&self, levels: &Levels, sources: &LimitSources<'_>) -> Vec<MetricValues> {
         let mut list = MetricList::new();
-        self.write(&mut list);
+        let scrape = Scrape {
+            metrics: self,
+            limits: LimitsSnapshot::new(&self.rows.load(), sources),
+            levels,
+        };
+        scrape.write(&mut list);
         list
     }
+}
 
+/// One reading of all metrics.
+struct Scrape<'m> {
+    metrics: &'m Metrics,
+    limits: LimitsSnapshot,
+    levels: &'m Levels,
+}
+
+impl Scrape<'_> {
     fn write(&self, out: &mut MetricList) {
         self.requests(out);
         self.limits.encode_decisions(out);
@@ -105,21 +66,24 @@ impl MetricsSnapshot {
         if let Some(shared) = &self.levels.shared {
             shared.encode(out);
         }
-        self.process.encode(out);
+        self.metrics.process.encode(out);
         self.config(out);
     }
 
     fn requests(&self, out: &mut MetricList) {
         let mut series = table::REQUESTS.open(out);
-        for (protocol, counts) in Protocol::ALL.iter().zip(&self.requests) {
+        for (protocol, counts) in Protocol::ALL.iter().zip(&self.metrics.requests) {
             for (result, count) in ["allowed", "denied", "error"].iter().zip(counts) {
-                series.count(&[protocol.name(), result], *count);
+                series.count(&[protocol.name(), result], count.count());
             }
         }
-        let unlimited = Protocol::ALL.iter().zip(&self.unlimited);
-        table::UNLIMITED.each(out, unlimited.map(|(it, count)| ([it.name()], *count)));
+        let unlimited = Protocol::ALL.iter().zip(&self.metrics.unlimited);
+        table::UNLIMITED.each(
+            out,
+            unlimited.map(|(it, count)| ([it.name()], count.count())),
+        );
         let mut series = table::DECISION_DURATION.open(out);
-        for (protocol, durations) in Protocol::ALL.iter().zip(&self.durations) {
+        for (protocol, durations) in Protocol::ALL.iter().zip(&self.metrics.durations) {
             let is_shared = self.levels.shared.is_some();
             let shown = if is_shared {
                 DecisionPath::NAMES.len()
@@ -127,7 +91,7 @@ impl MetricsSnapshot {
                 1
             };
             for (path, durations) in DecisionPath::NAMES.iter().zip(durations).take(shown) {
-                series.durations(&[protocol.name(), path], durations);
+                series.durations(&[protocol.name(), path], &durations.snapshot(&BUCKETS));
             }
         }
     }
@@ -142,17 +106,17 @@ impl MetricsSnapshot {
         table::HELD_ANSWERS.write(out, held.now as u64);
         let ended = HoldEnd::ALL.iter().zip(held.ended);
         table::HELD_ANSWERS_ENDED.each(out, ended.map(|((_, name), count)| ([*name], count)));
-        let reports = ReportResult::ALL.iter().zip(&self.process.reports);
+        let reports = ReportResult::ALL.iter().zip(&self.metrics.process.reports);
         table::REPORTS.each(out, reports.map(|((_, name), it)| ([*name], it.count())));
-        table::REPORTS_EXPECTED.write(out, self.reports_expected);
-        let changes = OverrideAct::ALL.iter().zip(&self.override_changes);
-        table::OVERRIDE_CHANGES.each(out, changes.map(|(act, count)| ([act.name()], *count)));
-        let grants = GrantResult::ALL.iter().zip(&self.grants);
-        table::GRANTS.each(out, grants.map(|((_, name), count)| ([*name], *count)));
+        table::REPORTS_EXPECTED.write(out, self.metrics.reports_expected.count());
+        let changes = OverrideAct::ALL.iter().zip(&self.metrics.override_changes);
+        table::OVERRIDE_CHANGES.each(out, changes.map(|(act, it)| ([act.name()], it.count())));
+        let grants = GrantResult::ALL.iter().zip(&self.metrics.grants);
+        table::GRANTS.each(out, grants.map(|((_, name), it)| ([*name], it.count())));
         let mut series = table::RLS_HITS.open(out);
-        for (rule, counts) in &self.rules {
+        for (rule, counts) in self.metrics.rules.snapshot() {
             for (kind, count) in KINDS.iter().zip(counts) {
-                series.count(&[rule, kind], *count);
+                series.count(&[&rule, kind], count);
             }
         }
     }
@@ -172,14 +136,15 @@ impl MetricsSnapshot {
     }
 
     fn config(&self, out: &mut MetricList) {
-        if let Some(config) = &self.config {
+        let config = self.metrics.config.load();
+        if let Some(config) = &*config {
             let version = config.version.to_string();
             table::CONFIG_INFO.each(out, [([&*config.sha, &*version], 1)]);
         }
-        if let Some(sha) = &self.files {
-            table::ENVOY_CONFIG_INFO.each(out, [([&**sha], 1)]);
+        if let Some(sha) = self.metrics.rules.sha() {
+            table::ENVOY_CONFIG_INFO.each(out, [([&*sha], 1)]);
         }
-        if let Some(config) = &self.config {
+        if let Some(config) = &*config {
             table::CONFIG_LAST_SUCCESS.write(out, config.applied_at_seconds);
             if !config.databases.is_empty() {
                 let built = config.databases.iter();
@@ -187,9 +152,9 @@ impl MetricsSnapshot {
                 table::GEO_DATABASE_BUILT.each(out, built);
             }
         }
-        let reloads = ["applied", "rejected"].iter().zip(&self.reloads);
-        table::CONFIG_RELOAD.each(out, reloads.map(|(result, count)| ([*result], *count)));
-        table::CONFIG_REJECTED.write(out, u64::from(self.rejected));
+        let reloads = ["applied", "rejected"].iter().zip(&self.metrics.reloads);
+        table::CONFIG_RELOAD.each(out, reloads.map(|(result, it)| ([*result], it.count())));
+        table::CONFIG_REJECTED.write(out, u64::from(self.metrics.is_rejected()));
         table::BUILD_INFO.each(out, [([env!("CARGO_PKG_VERSION")], 1)]);
     }
 }
