@@ -33,6 +33,7 @@ use self::dashboard::StateStream;
 use self::query::decoded;
 use crate::Trigger;
 use crate::context::ServiceContext;
+use crate::doors::CallResult;
 use crate::doors::body::MAX_CHECK_BYTES;
 use crate::doors::problem::{Problem, RELOAD_REFUSED};
 use crate::doors::routes::{self, RouteCall, routes};
@@ -200,9 +201,7 @@ fn envoy_rules<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
 }
 
 /// `POST /v1/reload`: returns the new version, or all errors of the file.
-async fn reload<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
-) -> Result<Response<Reply>, Problem> {
+async fn reload<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) -> CallResult {
     let shared_too = Arc::clone(shared);
     let work = changes::by_the_same(move || shared_too.reload(Trigger::Request));
     let outcome = tokio::task::spawn_blocking(work).await;

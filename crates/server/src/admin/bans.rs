@@ -1,6 +1,5 @@
 //! Bans: the banned keys of a limit; keys that an operator bans or allows by hand.
 
-use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::{Charge, Decision, Key, MAX_BAN, Mode, Nanos, Permits, Time};
 use ratekeeper_policy::{HandAct, HandEntry, MAX_BY_HAND, RevealKeys, Rule};
@@ -12,9 +11,9 @@ use super::query::Query;
 use super::reply;
 use crate::context::ServiceContext;
 use crate::doors;
+use crate::doors::CallResult;
 use crate::doors::problem::{NO_ROOM_BY_HAND, Problem, WRONG_QUERY};
 use crate::observe::changes::ChangeKind;
-use crate::serve::listener::Reply;
 use crate::store::by_hand;
 
 /// Banned keys, and where the list of a shared store goes on.
@@ -26,10 +25,7 @@ struct Listed {
 
 /// `GET /v1/bans?limit=NAME&top=20`: the banned keys, and those set by hand; with `reveal=policy` as
 /// `reveal_keys` says, with `from=NEXT` those from where the last answer ended.
-pub(super) async fn list<C: Clock>(
-    shared: &ServiceContext<C>,
-    query: &str,
-) -> Result<Response<Reply>, Problem> {
+pub(super) async fn list<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "top", "reveal", "from"])?;
     let (policy, now) = (shared.keeper.policy(), shared.keeper.clock().now());
     let (rule, top) = (query.rule(&policy)?, query.top("top")?);
@@ -162,10 +158,7 @@ async fn keyless(store: &AnyStore, rule: &Rule, now: Time) -> Result<Listed, Pro
 
 /// `POST /v1/bans?limit=NAME&key=VALUE&for=1h`: bans a key from now on, or allows it with
 /// `act=allow`, in place of an earlier ban or allowance.
-pub(super) async fn add<C: Clock>(
-    shared: &ServiceContext<C>,
-    query: &str,
-) -> Result<Response<Reply>, Problem> {
+pub(super) async fn add<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "key", "act", "for"])?;
     let act = query.parsed("act", "`ban` or `allow`", HandAct::parse)?;
     let expected = format!("a duration of at most {MAX_BAN}, for example `for=1h`");
@@ -181,10 +174,7 @@ pub(super) async fn add<C: Clock>(
 
 /// `DELETE /v1/bans?limit=NAME&key=VALUE`: ends the ban or the allowance by hand, lifts a ban by the
 /// policy, and forgets the strikes.
-pub(super) async fn lift<C: Clock>(
-    shared: &ServiceContext<C>,
-    query: &str,
-) -> Result<Response<Reply>, Problem> {
+pub(super) async fn lift<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "key"])?;
     set(shared, &query, None).await
 }
@@ -202,7 +192,7 @@ async fn set<C: Clock>(
     shared: &ServiceContext<C>,
     query: &Query<'_>,
     wanted: Option<ByHand>,
-) -> Result<Response<Reply>, Problem> {
+) -> CallResult {
     let policy = shared.keeper.policy();
     let rule = query.rule(&policy)?;
     let bytes = key_of(&policy, rule, &query.texts("key"))?;

@@ -33,7 +33,7 @@ use super::query::Query;
 use super::{reply, text};
 use crate::context::ServiceContext;
 use crate::doors;
-use crate::doors::problem::Problem;
+use crate::doors::CallResult;
 use crate::serve::listener::Reply;
 
 /// Headers of the files of the page. A browser runs no script but ours, sends nothing elsewhere,
@@ -125,10 +125,7 @@ fn last_state<C: Clock>(shared: &ServiceContext<C>) -> Bytes {
 }
 
 /// `GET /v1/history?limit=NAME`: the minutes of a day, the newest last.
-pub(super) fn day<C: Clock>(
-    shared: &ServiceContext<C>,
-    query: &str,
-) -> Result<Response<Reply>, Problem> {
+pub(super) fn day<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallResult {
     let policy = shared.keeper.policy();
     let rule = Query::read(query, &["limit"])?.rule(&policy)?;
     let recent = shared.observers.history.recent(rule.limit.id);

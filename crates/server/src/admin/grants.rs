@@ -3,7 +3,6 @@
 use std::fmt;
 
 use bytes::Bytes;
-use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::{Call, Charge, GrantId, Granted, Key, Mode, Permits, Quota};
 use ratekeeper_policy::{KeyPart, Rule};
@@ -17,10 +16,10 @@ use super::query::find;
 use super::reply;
 use crate::context::ServiceContext;
 use crate::doors;
+use crate::doors::CallResult;
 use crate::doors::problem::{Problem, WRONG_VALUE, shown};
 use crate::doors::request::read;
 use crate::observe::metrics::GrantResult;
-use crate::serve::listener::Reply;
 
 /// Maximum number of bytes of an id.
 const MAX_ID_BYTES: usize = 200;
@@ -40,10 +39,7 @@ struct GrantBody {
 }
 
 /// `POST /v1/grant`
-pub(super) async fn grant<C: Clock>(
-    shared: &ServiceContext<C>,
-    body: &Bytes,
-) -> Result<Response<Reply>, Problem> {
+pub(super) async fn grant<C: Clock>(shared: &ServiceContext<C>, body: &Bytes) -> CallResult {
     let body: GrantBody = read(body)?;
     let (policy, now) = (shared.keeper.policy(), shared.keeper.clock().now());
     let rule = granting(find(&policy, &body.limit)?)?;

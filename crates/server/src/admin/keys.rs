@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Nanos, Permits, Time, Verdict};
 use ratekeeper_policy::{KeyBytes, KeyPart, Policy, Rule, Variant};
@@ -13,16 +12,13 @@ use super::query::{Query, find};
 use super::{bans, reply};
 use crate::context::ServiceContext;
 use crate::doors;
+use crate::doors::CallResult;
 use crate::doors::problem::{NO_SUCH_KEY, NOT_LISTED, Problem, WRONG_QUERY, shown};
 use crate::observe::changes::ChangeKind;
-use crate::serve::listener::Reply;
 use crate::store::by_hand;
 
 /// `GET /v1/keys?limit=NAME&top=20`: the keys with the least remaining.
-pub(super) fn keys<C: Clock>(
-    shared: &ServiceContext<C>,
-    query: &str,
-) -> Result<Response<Reply>, Problem> {
+pub(super) fn keys<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "top"])?;
     let count = query.top("top")?;
     let policy = shared.keeper.policy();
@@ -54,7 +50,7 @@ pub(super) async fn key<C: Clock>(
     shared: &ServiceContext<C>,
     name: &str,
     query: &str,
-) -> Result<Response<Reply>, Problem> {
+) -> CallResult {
     let policy = shared.keeper.policy();
     let rule = find(&policy, name)?;
     let bytes = key_of(&policy, rule, &Query::read(query, &["key"])?.texts("key"))?;
@@ -117,7 +113,7 @@ pub(super) async fn reset<C: Clock>(
     shared: &ServiceContext<C>,
     name: &str,
     query: &str,
-) -> Result<Response<Reply>, Problem> {
+) -> CallResult {
     let policy = shared.keeper.policy();
     let rule = find(&policy, name)?;
     let bytes = key_of(&policy, rule, &Query::read(query, &["key"])?.texts("key"))?;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::query::Query;
 use super::reply;
 use crate::context::ServiceContext;
+use crate::doors::CallResult;
 use crate::doors::problem::{Problem, UNKNOWN_PATH};
 use crate::serve::listener::Reply;
 
@@ -44,10 +45,7 @@ pub(super) fn usage_of(usage: &Usage, id: LimitId) -> LimitUsage {
 }
 
 /// `GET /v1/explain?limit=NAME`: a limit in words, as `ratekeeper explain` lists it.
-pub(super) fn explain<C: Clock>(
-    shared: &ServiceContext<C>,
-    query: &str,
-) -> Result<Response<Reply>, Problem> {
+pub(super) fn explain<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallResult {
     let Some(words) = shared.explain else {
         let detail = "this process explains no limits; use `ratekeeper explain`";
         return Err(Problem::new(UNKNOWN_PATH, detail));

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::Key;
 use ratekeeper_policy::config::{
@@ -15,12 +14,12 @@ use serde_json::{Value, json};
 use super::query::{Query, find};
 use super::reply;
 use crate::context::ServiceContext;
+use crate::doors::CallResult;
 use crate::doors::problem::{
     NO_OVERRIDES_FILE, NOT_EDITED, OVERRIDE_REFUSED, OVERRIDES_UNWRITTEN, Problem, WRONG_QUERY,
     shown,
 };
 use crate::observe::changes;
-use crate::serve::listener::Reply;
 use crate::source::override_change::{NotChanged, OverrideChange};
 
 /// Maximum length of a value of an override in bytes; keys have at most 512.
@@ -81,7 +80,7 @@ fn exact_key(policy: &Policy, line: &OverrideLine, values: &[&str]) -> Result<St
 pub(super) async fn list<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     query: &str,
-) -> Result<Response<Reply>, Problem> {
+) -> CallResult {
     let query = Query::read(query, &["limit", "key", "value", "top"])?;
     let (asked, top) = (
         line(&query, &[], &shared.keeper.policy())?,
@@ -128,7 +127,7 @@ fn listed<C: Clock>(shared: &ServiceContext<C>, asked: &OverrideLine, top: usize
 pub(super) async fn set<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     query: &str,
-) -> Result<Response<Reply>, Problem> {
+) -> CallResult {
     let query = Query::read(query, &["limit", "key", "set", "value", "until", "reason"])?;
     let line = line(&query, &["limit", "key", "set"], &shared.keeper.policy())?;
     change(shared, OverrideChange::Set(line)).await
@@ -138,7 +137,7 @@ pub(super) async fn set<C: Clock + 'static>(
 pub(super) async fn remove<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     query: &str,
-) -> Result<Response<Reply>, Problem> {
+) -> CallResult {
     let query = Query::read(query, &["limit", "key", "value"])?;
     let line = line(&query, &["limit", "key"], &shared.keeper.policy())?;
     change(shared, OverrideChange::Remove(line)).await
@@ -148,7 +147,7 @@ pub(super) async fn remove<C: Clock + 'static>(
 async fn change<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     change: OverrideChange,
-) -> Result<Response<Reply>, Problem> {
+) -> CallResult {
     let context = Arc::clone(shared);
     let work = move || {
         let changed = context.change_overrides(&change);

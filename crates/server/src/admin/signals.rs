@@ -1,7 +1,6 @@
 //! Signals: the levels that other programs set for elastic limits.
 
 use bytes::Bytes;
-use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::Nanos;
 use ratekeeper_policy::{LOAD, upstream_signal};
@@ -10,9 +9,9 @@ use serde_json::json;
 
 use super::reply;
 use crate::context::ServiceContext;
+use crate::doors::CallResult;
 use crate::doors::problem::{NO_SUCH_SIGNAL, Problem, WRONG_VALUE, near_spelling, shown};
 use crate::doors::request::read;
-use crate::serve::listener::Reply;
 
 /// Maximum time that a level lasts: an hour, in milliseconds.
 const MAX_MILLIS: u64 = 3_600_000;
@@ -29,11 +28,7 @@ struct Level {
 }
 
 /// `PUT /v1/signals/NAME`
-pub(super) fn set<C: Clock>(
-    shared: &ServiceContext<C>,
-    name: &str,
-    body: &Bytes,
-) -> Result<Response<Reply>, Problem> {
+pub(super) fn set<C: Clock>(shared: &ServiceContext<C>, name: &str, body: &Bytes) -> CallResult {
     let level: Level = read(body)?;
     if name == LOAD {
         let detail =

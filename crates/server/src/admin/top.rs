@@ -1,6 +1,5 @@
 //! Top: the busiest and the most refused keys of a limit, and the limits that refuse most.
 
-use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::{Key, LimitId, Nanos, Time};
 use ratekeeper_policy::{Policy, RevealKeys, Rule};
@@ -11,12 +10,12 @@ use super::dashboard::store;
 use super::query::Query;
 use super::reply;
 use crate::context::ServiceContext;
+use crate::doors::CallResult;
 use crate::doors::problem::Problem;
 use crate::observe::alerts::message::rfc3339;
 use crate::observe::changes::ChangeKind;
 use crate::observe::country_hours::{CountryDay, HOURS};
 use crate::observe::top_keys::{ERROR_PERCENT, Estimate, TopKeysFound, TopOrder, TopWindow};
-use crate::serve::listener::Reply;
 use crate::store::by_hand;
 
 /// Maximum number of countries that are listed.
@@ -57,10 +56,7 @@ impl TopQuery {
 
 /// `GET /v1/top?limit=NAME&by=denied&window=1m&count=20`: the keys of a limit; without `limit`, the
 /// limits.
-pub(super) fn answer<C: Clock>(
-    shared: &ServiceContext<C>,
-    query: &str,
-) -> Result<Response<Reply>, Problem> {
+pub(super) fn answer<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "by", "window", "count"])?;
     let listed = TopQuery::read(&query)?;
     let policy = shared.keeper.policy();

@@ -9,7 +9,6 @@
 
 use std::sync::Arc;
 
-use http::Response;
 use ratekeeper::Clock;
 use ratekeeper_core::{Algorithm, AnyAlgorithm, AnyState, Permits, Quota, Time};
 use ratekeeper_policy::{Role, Rule};
@@ -18,9 +17,9 @@ use serde_json::{Value, json};
 use super::query::Query;
 use super::reply;
 use crate::context::ServiceContext;
+use crate::doors::CallResult;
 use crate::doors::problem::{Problem, WRONG_QUERY, shown};
 use crate::observe::recorder::{Recorded, RecordedRequest};
-use crate::serve::listener::Reply;
 
 /// Maximum number of numbers of a call.
 const MAX_NUMBERS: usize = 4;
@@ -37,7 +36,7 @@ struct Refusals {
 pub(super) async fn answer<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     query: &str,
-) -> Result<Response<Reply>, Problem> {
+) -> CallResult {
     let query = Query::read(query, &["limit", "number"])?;
     let texts = query.texts("number");
     let wrong = |detail: String| Problem::new(WRONG_QUERY, detail);

@@ -23,6 +23,7 @@ use ratekeeper_core::Nanos;
 use ratekeeper_policy::Facts;
 use smallvec::SmallVec;
 
+use super::CallResult;
 use super::check::store_down;
 use super::facts::{host, target, url};
 use super::hold;
@@ -62,9 +63,7 @@ struct Original<'a> {
 }
 
 /// `/v1/auth`, any method; the body is not read.
-pub(super) async fn auth<C: Clock + 'static>(
-    call: RouteCall<'_, C>,
-) -> Result<Response<Reply>, Problem> {
+pub(super) async fn auth<C: Clock + 'static>(call: RouteCall<'_, C>) -> CallResult {
     let (shared, caller) = (call.shared, call.caller);
     let (parts, _unread) = call.request.into_parts();
     let parts = &parts;

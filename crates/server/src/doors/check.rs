@@ -10,6 +10,7 @@ use ratekeeper_policy::{Descriptor, Facts, Policy};
 use ratekeeper_store::StoreError;
 use smallvec::SmallVec;
 
+use super::CallResult;
 use super::answer::{push_check, push_limits_after, push_number};
 use super::body::too_busy;
 use super::permits::new_nonce;
@@ -97,7 +98,7 @@ pub(super) async fn check<C: Clock + 'static>(
     caller: Caller<'_>,
     body: Bytes,
     options: CheckOptions,
-) -> Result<Response<Reply>, Problem> {
+) -> CallResult {
     let check = request::check(&body)?;
     let answer = if options.held {
         let mut answer = ask(shared, &check, CheckCall::Check).await?;
@@ -116,7 +117,7 @@ pub(super) async fn peek<C: Clock>(
     shared: &ServiceContext<C>,
     body: Bytes,
     status: StatusChoice,
-) -> Result<Response<Reply>, Problem> {
+) -> CallResult {
     let check = request::check(&body)?;
     let answer = ask(shared, &check, CheckCall::Peek).await?;
     let result = if answer.allowed() {
@@ -136,10 +137,7 @@ fn respond(answer: &Answer, status: StatusChoice) -> Response<Reply> {
 
 /// `POST /v1/check/batch`: each check is decided on its own, in order; but if one cannot be
 /// read, none is decided.
-pub(super) async fn batch<C: Clock>(
-    shared: &ServiceContext<C>,
-    body: Bytes,
-) -> Result<Response<Reply>, Problem> {
+pub(super) async fn batch<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> CallResult {
     let checks = request::batch(&body)?;
     let policy = shared.keeper.policy();
     for check in &checks {
@@ -163,10 +161,7 @@ pub(super) async fn batch<C: Clock>(
 }
 
 /// `POST /v1/reset`: forgets the state of the limits and keys a request would meet.
-pub(crate) async fn reset<C: Clock>(
-    shared: &ServiceContext<C>,
-    body: Bytes,
-) -> Result<Response<Reply>, Problem> {
+pub(crate) async fn reset<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> CallResult {
     let check = request::check(&body)?;
     let answer = ask(shared, &check, CheckCall::Reset).await?;
     note_reset(shared, &answer);
@@ -200,10 +195,7 @@ fn note_reset<C: Clock>(shared: &ServiceContext<C>, answer: &Answer) {
 }
 
 /// `POST /v1/refund`: gives back the charges of such a request.
-pub(crate) async fn refund<C: Clock>(
-    shared: &ServiceContext<C>,
-    body: Bytes,
-) -> Result<Response<Reply>, Problem> {
+pub(crate) async fn refund<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> CallResult {
     let check = request::check(&body)?;
     let answer = ask(shared, &check, CheckCall::Refund).await?;
     let mut text = b"{\"done\":\"refund\",\"limits\":".to_vec();

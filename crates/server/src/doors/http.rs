@@ -6,13 +6,13 @@ use std::sync::Arc;
 use http::{Request, Response, StatusCode};
 use ratekeeper::Clock;
 
+use super::CallResult;
 use super::Reply;
 use super::access::{Right, not_a_page, one_host};
 use super::auth;
 use super::body::{MAX_BATCH_BYTES, MAX_CHECK_BYTES};
 use super::check::{self, CheckOptions, StatusChoice};
 use super::permits;
-use super::problem::Problem;
 use super::report;
 use super::routes::{self, RouteCall, routes};
 use crate::context::ServiceContext;
@@ -43,7 +43,7 @@ async fn answer<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     caller: Caller<'_>,
     request: Request<RequestBody>,
-) -> Result<Response<Reply>, Problem> {
+) -> CallResult {
     one_host(&request)?;
     let route = routes::find(HTTP_ROUTES, "http", &request).map_err(|no| no.problem)?;
     let headers = request.headers();

@@ -31,7 +31,11 @@ pub(crate) use self::access::{Access, Token, one_host};
 pub(crate) use self::check::{refund, reset, store_down};
 pub use self::http::HTTP_ROUTES;
 pub(crate) use self::http::HttpDoor;
+use self::problem::Problem;
 use crate::serve::listener::Reply;
+
+/// The response to a call, or the problem that it has.
+pub(crate) type CallResult = Result<Response<Reply>, Problem>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 

@@ -5,13 +5,14 @@
 //! late, is no error, so that a client that is unsure may do it again.
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use ratekeeper::Clock;
 use ratekeeper_core::LeaseId;
 
+use super::CallResult;
 use super::check::{CheckCall, StatusChoice, ask, store_down};
 use super::problem::{Problem, STORE_DOWN};
-use super::{Reply, answer, json, put_fields, request};
+use super::{answer, json, put_fields, request};
 use crate::context::ServiceContext;
 use crate::observe::metrics::Protocol;
 
@@ -20,7 +21,7 @@ pub(super) async fn acquire<C: Clock>(
     shared: &ServiceContext<C>,
     body: Bytes,
     status: StatusChoice,
-) -> Result<Response<Reply>, Problem> {
+) -> CallResult {
     let check = request::check(&body)?;
     let answer = ask(shared, &check, CheckCall::Acquire(new_lease()?)).await?;
     let id = check.request_id();
@@ -31,10 +32,7 @@ pub(super) async fn acquire<C: Clock>(
 }
 
 /// `POST /v1/release`: gives permits back.
-pub(super) async fn release<C: Clock>(
-    shared: &ServiceContext<C>,
-    body: Bytes,
-) -> Result<Response<Reply>, Problem> {
+pub(super) async fn release<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> CallResult {
     let permits = request::permits(&body)?;
     let back = shared.keeper.release(&permits).await;
     let back = back.map_err(|error| store_down(&error))?;
@@ -42,10 +40,7 @@ pub(super) async fn release<C: Clock>(
 }
 
 /// `POST /v1/renew`: lets permits be kept for their whole lease again.
-pub(super) async fn renew<C: Clock>(
-    shared: &ServiceContext<C>,
-    body: Bytes,
-) -> Result<Response<Reply>, Problem> {
+pub(super) async fn renew<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> CallResult {
     let permits = request::permits(&body)?;
     let ends = shared.keeper.renew(&permits).await;
     let ends = ends.map_err(|error| store_down(&error))?;

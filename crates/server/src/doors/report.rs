@@ -8,6 +8,7 @@ use http::{Response, StatusCode};
 use ratekeeper::{Clock, DecisionId, Report, Reported};
 use ratekeeper_policy::Policy;
 
+use super::CallResult;
 use super::check::store_down;
 use super::problem::{NOT_OPEN, Problem, UNKNOWN_LIMIT, WRONG_VALUE, near_spelling, shown};
 use super::request::{self, ReportBody};
@@ -16,10 +17,7 @@ use crate::context::ServiceContext;
 use crate::observe::metrics::ReportResult;
 
 /// `POST /v1/report`
-pub(super) async fn report<C: Clock>(
-    shared: &ServiceContext<C>,
-    body: Bytes,
-) -> Result<Response<Reply>, Problem> {
+pub(super) async fn report<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> CallResult {
     let read = request::report(&body)?;
     let report = result(&read)?;
     knows_costs(&read.decision, &report, &shared.keeper.look_at_policy())?;

@@ -9,10 +9,10 @@
 
 use std::net::SocketAddr;
 
-use http::{Method, Request, Response};
+use http::{Method, Request};
 
-use super::Reply;
-use super::problem::{Problem, shown};
+use super::CallResult;
+use super::problem::shown;
 use crate::observe::changes;
 use crate::serve::listener::Caller;
 
@@ -34,10 +34,7 @@ impl WriteCall {
     }
 
     /// Awaits the answer, in which changes are those of the caller, and writes the line.
-    pub(crate) async fn answered(
-        self,
-        answer: impl Future<Output = Result<Response<Reply>, Problem>>,
-    ) -> Result<Response<Reply>, Problem> {
+    pub(crate) async fn answered(self, answer: impl Future<Output = CallResult>) -> CallResult {
         let answered = changes::by(self.caller, answer).await;
         let status = match &answered {
             Ok(response) => response.status().as_u16(),
