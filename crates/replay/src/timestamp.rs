@@ -9,7 +9,8 @@
 //! Lines of one second often share the text of their time, so the last one is remembered.
 
 use jiff::civil::DateTime;
-use jiff::tz::{Offset, TimeZone};
+use jiff::fmt::strtime::BrokenDownTime;
+use jiff::tz::TimeZone;
 
 /// Reads the times of one log.
 #[derive(Clone, Debug)]
@@ -58,9 +59,9 @@ impl Resolution {
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
+/// Forms of the common log format, with an offset and without.
+const ZONED: &str = "%d/%b/%Y:%H:%M:%S%.f %z";
+const LOCAL: &str = "%d/%b/%Y:%H:%M:%S%.f";
 
 impl TimeReader {
     pub(crate) fn new(zone: TimeZone) -> Self {
@@ -97,41 +98,15 @@ impl TimeReader {
 
     /// `22/Jan/2019:03:56:14`, then `.123` or not, then ` +0330` or not.
     fn common(&mut self, text: &str) -> Option<u64> {
-        let month = MONTHS
-            .iter()
-            .position(|month| text.get(3..6) == Some(month))?;
-        let date = DateTime::new(
-            number(text, 7..11)?,
-            i8::try_from(month + 1).ok()?,
-            number(text, 0..2)?,
-            number(text, 12..14)?,
-            number(text, 15..17)?,
-            number::<i8>(text, 18..20)?.min(59 + i8::from(text.get(18..20) != Some("60"))),
-            0,
-        )
-        .ok()?;
-        let (fraction, zone) = text.get(20..)?.split_once(' ').unwrap_or((&text[20..], ""));
-        let nanos = match fraction.strip_prefix('.') {
-            Some(digits) => self::fraction(digits)?,
-            None if fraction.is_empty() => 0,
-            None => return None,
+        let has_offset = text.contains(' ');
+        let form = if has_offset { ZONED } else { LOCAL };
+        let time = BrokenDownTime::parse(form, text).ok()?;
+        let at = if has_offset {
+            time.to_timestamp().ok()?
+        } else {
+            self.in_zone(time.to_datetime().ok()?)?
         };
-        let at = match zone.as_bytes() {
-            [] => self.in_zone(date)?,
-            [sign @ (b'+' | b'-'), _, _, _, _] => {
-                let minutes = number::<i32>(zone, 1..3)? * 60 + number::<i32>(zone, 3..5)?;
-                let seconds = if *sign == b'-' { -60 } else { 60 } * minutes;
-                Offset::from_seconds(seconds)
-                    .ok()?
-                    .to_timestamp(date)
-                    .ok()?
-            }
-            _ => return None,
-        };
-        u64::try_from(at.as_second())
-            .ok()?
-            .checked_mul(SECOND)?
-            .checked_add(nanos)
+        u64::try_from(at.as_nanosecond()).ok()
     }
 
     fn in_zone(&mut self, date: DateTime) -> Option<jiff::Timestamp> {
@@ -189,6 +164,8 @@ pub(crate) fn span_of(text: &str, unit_nanos: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use jiff::tz::Offset;
+
     use super::*;
 
     #[test]
