@@ -21,11 +21,10 @@ pub(crate) mod json;
 use bytes::Bytes;
 use ratekeeper::{Act, Asked, Clock};
 use ratekeeper_core::{Nanos, Permits};
+use ratekeeper_policy::envoy::Unit;
 use ratekeeper_policy::{Descriptor, Facts, Numbers};
 use ratekeeper_wire::rate_limit_descriptor::RateLimitOverride;
-use ratekeeper_wire::{
-    RateLimitDescriptor, RateLimitRequest, RateLimitResponse, RateLimitUnit, read_request,
-};
+use ratekeeper_wire::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse, read_request};
 use smallvec::SmallVec;
 
 use super::refusal::{store_down, unread, wrong};
@@ -108,21 +107,14 @@ fn ask<'a>(
 
 /// Returns the numbers that a call brings along.
 fn numbers(limit: &RateLimitOverride) -> Result<Numbers, GrpcStatus> {
-    let unit = match limit.unit() {
-        RateLimitUnit::Unknown => {
-            return Err(wrong(
-                "the `limit` of a descriptor has no unit or an unknown one",
-            ));
-        }
-        RateLimitUnit::Second => 1,
-        RateLimitUnit::Minute => 60,
-        RateLimitUnit::Hour => 3_600,
-        RateLimitUnit::Day => 86_400,
-        RateLimitUnit::Month => 30 * 86_400,
-        RateLimitUnit::Year => 365 * 86_400,
-    };
     let multiplier = limit.unit_multiplier.map_or(1, |units| units.max(1));
-    let per = Nanos::from_secs(u64::from(multiplier) * unit);
+    let per = Nanos::from_secs(u64::from(multiplier) * unit_of(limit)?.seconds());
     Numbers::new(Permits::new(limit.requests_per_unit.into()), per)
         .map_err(|error| wrong(format!("the `limit` of a descriptor: {error}")))
+}
+
+fn unit_of(limit: &RateLimitOverride) -> Result<Unit, GrpcStatus> {
+    let missing = "the `limit` of a descriptor has no unit or an unknown one";
+    let name = limit.unit().as_str_name().to_ascii_lowercase();
+    Unit::from_name(&name).ok_or_else(|| wrong(missing))
 }

@@ -7,7 +7,7 @@ use prost_types::{Duration, ListValue, Struct, Value};
 use ratekeeper::{Clock, RateLimitError, problem};
 use ratekeeper_policy::envoy::{
     CurrentLimit, DescriptorAnswer, Direction, EnvoyAnswer, EnvoyCall, EnvoyCode, EnvoyConfig,
-    EnvoyDescriptor, Override, Unit,
+    EnvoyDescriptor, Override,
 };
 use ratekeeper_policy::{EnvoyBody, Refusal};
 use ratekeeper_wire::rate_limit_descriptor::RateLimitOverride;
@@ -17,7 +17,7 @@ use ratekeeper_wire::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse, 
 use serde_json::Map;
 
 use super::answer::code;
-use super::fields;
+use super::{fields, unit_of};
 use crate::context::ServiceContext;
 use crate::doors::grpc::refusal::{store_down, wrong};
 use crate::serve::grpc;
@@ -125,22 +125,9 @@ fn descriptor(descriptor: &RateLimitDescriptor) -> Result<EnvoyDescriptor<'_>, g
 }
 
 fn overriding(limit: &RateLimitOverride) -> Result<Override, grpc::GrpcStatus> {
-    let unit = match limit.unit() {
-        RateLimitUnit::Unknown => {
-            return Err(wrong(
-                "the `limit` of a descriptor has no unit or an unknown one",
-            ));
-        }
-        RateLimitUnit::Second => Unit::Second,
-        RateLimitUnit::Minute => Unit::Minute,
-        RateLimitUnit::Hour => Unit::Hour,
-        RateLimitUnit::Day => Unit::Day,
-        RateLimitUnit::Month => Unit::Month,
-        RateLimitUnit::Year => Unit::Year,
-    };
     Ok(Override {
         requests_per_unit: limit.requests_per_unit,
-        unit,
+        unit: unit_of(limit)?,
         multiplier: limit.unit_multiplier.unwrap_or(1),
     })
 }
@@ -159,19 +146,11 @@ fn status(status: &DescriptorAnswer<'_>) -> DescriptorStatus {
 }
 
 fn limit(limit: &CurrentLimit<'_>) -> RateLimit {
-    let unit = match limit.unit {
-        Unit::Second => WireUnit::Second,
-        Unit::Minute => WireUnit::Minute,
-        Unit::Hour => WireUnit::Hour,
-        Unit::Day => WireUnit::Day,
-        Unit::Week => WireUnit::Week,
-        Unit::Month => WireUnit::Month,
-        Unit::Year => WireUnit::Year,
-    };
+    let unit = WireUnit::from_str_name(&limit.unit.name().to_ascii_uppercase());
     RateLimit {
         name: limit.name.unwrap_or_default().to_owned(),
         requests_per_unit: limit.requests_per_unit,
-        unit: unit.into(),
+        unit: unit.unwrap_or_default().into(),
         unit_multiplier: Some(limit.multiplier).filter(|units| *units > 1),
     }
 }

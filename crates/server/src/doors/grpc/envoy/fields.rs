@@ -14,8 +14,8 @@ use ratekeeper::headers::{put_fields, retry_after_secs};
 use ratekeeper::problem::RefusalBody;
 use ratekeeper::{LimitReport, LimitReports};
 use ratekeeper_core::{Decision, Nanos, Outage, Permits, Verdict};
+use ratekeeper_policy::envoy::Unit;
 use ratekeeper_policy::{EnvoyDoor, EnvoyHeaderNames, EnvoyHeaders, HeaderStyle, Refusal};
-use ratekeeper_wire::rate_limit_response::rate_limit::Unit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use ratekeeper_wire::{HeaderValue, RateLimitResponse};
 
@@ -57,11 +57,12 @@ fn report<'a>(
         Code::OverLimit => Verdict::Deny { retry_after: reset },
         _ => Verdict::Allow,
     };
+    let unit = Unit::from_name(&limit.unit().as_str_name().to_ascii_lowercase());
     let units = u64::from(limit.unit_multiplier.unwrap_or(1));
     Some(LimitReport {
         name: &texts.name,
         quota: Permits::new(limit.requests_per_unit.into()),
-        window: seconds(limit.unit()).map(|unit| Nanos::from_secs(unit * units)),
+        window: unit.map(|unit| Nanos::from_secs(unit.seconds() * units)),
         more_after: Some(reset),
         is_level: false,
         text: &texts.text,
@@ -76,19 +77,6 @@ fn report<'a>(
         key_missing: false,
         outage,
         refusal,
-    })
-}
-
-fn seconds(unit: Unit) -> Option<u64> {
-    Some(match unit {
-        Unit::Unknown => return None,
-        Unit::Second => 1,
-        Unit::Minute => 60,
-        Unit::Hour => 3_600,
-        Unit::Day => 86_400,
-        Unit::Week => 7 * 86_400,
-        Unit::Month => 30 * 86_400,
-        Unit::Year => 365 * 86_400,
     })
 }
 
@@ -201,6 +189,7 @@ pub(super) fn header(key: &str, value: String) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use prost_types::Duration;
+    use ratekeeper_wire::rate_limit_response::rate_limit;
 
     use super::*;
 
@@ -211,7 +200,7 @@ mod tests {
             current_limit: Some(RateLimit {
                 name: name.to_owned(),
                 requests_per_unit: quota,
-                unit: Unit::Hour.into(),
+                unit: rate_limit::Unit::Hour.into(),
                 unit_multiplier: None,
             }),
             limit_remaining: left,
