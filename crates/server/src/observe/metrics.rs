@@ -37,7 +37,7 @@ mod upstreams;
 
 pub(crate) use durations::DecisionPath;
 pub(crate) use family::{DurationsSnapshot, Kind, MetricSample, MetricValues, SampleValue};
-pub(crate) use format::{Coding, Format};
+pub(crate) use format::{Coding, Format, compressed};
 pub(crate) use grants::GrantResult;
 pub(crate) use limits::{DeniedKeys, LimitLevels, LimitSources};
 pub(crate) use offset::{Offset, ahead};

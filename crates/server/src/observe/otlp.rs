@@ -35,7 +35,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use self::delivery::{Delivery, OtlpSignal};
 pub use self::events::EventExport;
 use self::message::Source;
-use super::metrics::MetricValues;
+use super::metrics::{MetricValues, compressed};
 use crate::counter::Counter;
 use crate::serve::http_receiver::{HttpReceiver, ReceiverError};
 use crate::{Config, StartError};
@@ -169,7 +169,7 @@ impl Exporter {
             let write = move || {
                 let (metrics, unix_nanos) = read();
                 let message = exporter.source.metrics(&metrics, unix_nanos);
-                delivery::compressed(&message.encode_to_vec())
+                compressed(&message.encode_to_vec())
             };
             // On a thread of its own, as a scrape. An error: it panicked, which is logged.
             if let Ok(body) = tokio::task::spawn_blocking(write).await {
@@ -207,9 +207,7 @@ impl Exporter {
             }
             let events = records.len() as u64;
             let message = self.source.events(records).encode_to_vec();
-            let sent = self
-                .delivery
-                .send(OtlpSignal::Events, delivery::compressed(&message));
+            let sent = self.delivery.send(OtlpSignal::Events, compressed(&message));
             let lost = sent.await.map_or(events, |refused| refused.min(events));
             self.delivery.counts.dropped_events.add(lost);
         }

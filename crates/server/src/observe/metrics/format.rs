@@ -126,15 +126,17 @@ impl Coding {
     pub(crate) fn written(self, scrape: String) -> Bytes {
         match self {
             Self::Identity => Bytes::from(scrape),
-            Self::Gzip => {
-                // The fastest level: the others take several times as long for a few per cent.
-                let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-                // Writing to memory cannot fail.
-                let _ = encoder.write_all(scrape.as_bytes());
-                Bytes::from(encoder.finish().unwrap_or_default())
-            }
+            Self::Gzip => compressed(scrape.as_bytes()),
         }
     }
+}
+
+/// Compresses bytes by gzip at its fastest level: the others take several times as long for a few
+/// per cent.
+pub(crate) fn compressed(bytes: &[u8]) -> Bytes {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let _ = encoder.write_all(bytes); // writing to memory cannot fail
+    Bytes::from(encoder.finish().unwrap_or_default())
 }
 
 /// Returns true if one part of `Accept-Encoding` is gzip, with a weight above 0.

@@ -7,13 +7,10 @@
 //!   any other status           given up: the receiver will not take it
 //! ```
 
-use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::Full;
 use prost::Message as _;
@@ -213,14 +210,6 @@ fn next(status: StatusCode, fields: &HeaderMap) -> Then {
         ServerWait::Beyond(_) => Then::AgainAfter(LONGEST_WAIT.into()),
         ServerWait::Nothing => Then::Again,
     }
-}
-
-/// Returns a message compressed by gzip.
-pub(super) fn compressed(message: &[u8]) -> Bytes {
-    // The fastest level: the others take several times as long for a few per cent.
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let _ = encoder.write_all(message); // writing to memory cannot fail
-    Bytes::from(encoder.finish().unwrap_or_default())
 }
 
 #[cfg(test)]
