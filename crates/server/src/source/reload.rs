@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::Weak;
 
 use ratekeeper::Clock;
-use ratekeeper_core::Origin;
+use ratekeeper_core::{Origin, Time};
 use ratekeeper_policy::config::{self, Colour, Context, Diagnostic};
 use ratekeeper_policy::{Policy, Rule, RuleMode, Settings};
 
@@ -70,28 +70,17 @@ pub(crate) fn load_first(
         origin: clock.origin(),
         listeners: addresses::listeners(config),
     };
-    let loaded = config::parse_file(&text.text, &text.files, context, clock.now());
-    let mut loaded = loaded.map_err(|findings| StartError::Policy {
-        report: render(path, &text.text, &findings),
-        findings,
-    })?;
+    let judged = judged(path, &text, context, clock.now());
+    let mut first = judged.map_err(|(report, findings)| StartError::Policy { report, findings })?;
     if config.shadow {
-        loaded.policy.rules.shadow();
+        first.policy.rules.shadow();
     }
-    let notices = brief(path, &text.text, &loaded.warnings).into_iter();
-    let notices = notices.chain(writable_by_all(path));
-    let notices = notices.chain(text.paths(path).filter_map(|path| writable_by_all(&path)));
-    let notices = notices.chain(on_loan(&loaded.policy)).collect();
     let text = Arc::new(text);
     let seen = SeenFile {
         last: Some(Arc::clone(&text)),
         in_force: text,
-        started_with: loaded.policy.settings.clone(),
+        started_with: first.policy.settings.clone(),
         shadow: config.shadow,
-    };
-    let first = FirstPolicy {
-        policy: loaded.policy,
-        notices,
     };
     Ok((first, LastSeen::new(seen)))
 }
@@ -112,6 +101,24 @@ fn without_policy(config: &Config) -> Result<(FirstPolicy, LastSeen), StartError
         shadow: config.shadow,
     };
     Ok((first, LastSeen::new(seen)))
+}
+
+/// Compiles a text; or returns the findings, also rendered.
+fn judged(
+    path: &Path,
+    text: &PolicyText,
+    context: Context,
+    now: Time,
+) -> Result<FirstPolicy, (String, Vec<Diagnostic>)> {
+    let loaded = config::parse_file(&text.text, &text.files, context, now)
+        .map_err(|findings| (render(path, &text.text, &findings), findings))?;
+    let notices = brief(path, &text.text, &loaded.warnings).into_iter();
+    let notices = notices.chain(writable_by_all(path));
+    let notices = notices.chain(text.paths(path).filter_map(|path| writable_by_all(&path)));
+    Ok(FirstPolicy {
+        notices: notices.chain(on_loan(&loaded.policy)).collect(),
+        policy: loaded.policy,
+    })
 }
 
 /// Returns one notice that names the limits which a check does not charge: those of concurrency,
@@ -278,16 +285,7 @@ impl<C: Clock> ServiceContext<C> {
             origin: self.origin(),
             listeners: self.source.listeners,
         };
-        let now = self.keeper.clock().now();
-        let loaded = config::parse_file(&text.text, &text.files, context, now)
-            .map_err(|findings| (render(path, &text.text, &findings), findings))?;
-        let notices = brief(path, &text.text, &loaded.warnings).into_iter();
-        let notices = notices.chain(writable_by_all(path));
-        let notices = notices.chain(text.paths(path).filter_map(|path| writable_by_all(&path)));
-        Ok(FirstPolicy {
-            notices: notices.chain(on_loan(&loaded.policy)).collect(),
-            policy: loaded.policy,
-        })
+        judged(path, text, context, self.keeper.clock().now())
     }
 
     fn install(
