@@ -1,12 +1,12 @@
 //! Bans: the banned keys of a limit; keys that an operator bans or allows by hand.
 
 use ratekeeper::Clock;
-use ratekeeper_core::{Charge, Decision, Key, MAX_BAN, Mode, Nanos, Permits, Time};
+use ratekeeper_core::{Decision, Key, MAX_BAN, Nanos, Time};
 use ratekeeper_policy::{HandAct, HandEntry, MAX_BY_HAND, RevealKeys, Rule};
 use ratekeeper_store::{AnyStore, BanCursor, BanPage, BannedKey, KeyEntry, MemoryStore, Store};
 use serde_json::{Value, json};
 
-use super::keys::{key_in_words, key_of, numbers, shared_key};
+use super::keys::{free_charge, key_in_words, key_of, numbers, shared_key};
 use super::query::Query;
 use super::reply;
 use crate::context::ServiceContext;
@@ -275,12 +275,7 @@ async fn lift_ban<C: Clock>(
     }
     // The plan of the key is not known here: its ban is lifted under each of its numbers.
     for (limit, _) in numbers(rule, rule.variants.of_key(key)) {
-        let charge = Charge {
-            limit,
-            key,
-            cost: Permits::ZERO,
-            mode: Mode::Enforce,
-        };
+        let charge = free_charge(limit, key);
         let down = |error| doors::store_down(&error);
         let before = store.look(&[charge], now).await.map_err(down)?;
         was_banned |= before.each.iter().any(|each| each.verdict.is_ban());

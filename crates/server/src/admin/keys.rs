@@ -126,14 +126,7 @@ pub(super) async fn reset<C: Clock>(
     let rules: Vec<&Rule> = rules.collect();
     let limits = rules.iter();
     let limits = limits.flat_map(|rule| numbers(rule, rule.variants.of_key(key)));
-    let charges: Vec<Charge<'_>> = limits
-        .map(|(limit, _)| Charge {
-            limit,
-            key,
-            cost: Permits::ZERO,
-            mode: Mode::Enforce,
-        })
-        .collect();
+    let charges: Vec<Charge<'_>> = limits.map(|(limit, _)| free_charge(limit, key)).collect();
     let had = shared.keeper.store().reset(&charges, now).await;
     let had = had.map_err(|error| doors::store_down(&error))?;
     if by_hand::of_key(shared, rule, key).is_some() {
@@ -163,16 +156,21 @@ pub(super) async fn shared_key(
     key: Key<'_>,
     now: Time,
 ) -> Result<Option<Decision>, Problem> {
-    let charge = Charge {
-        limit,
-        key,
-        cost: Permits::ZERO,
-        mode: Mode::Enforce,
-    };
+    let charge = free_charge(limit, key);
     let looked = store.look(&[charge], now).await;
     let decisions = looked.map_err(|error| doors::store_down(&error))?;
     let owes = |decision: &Decision| decision.reset_after > Nanos::ZERO;
     Ok(decisions.each.first().copied().filter(owes))
+}
+
+/// Returns a charge of no permits, for calls that take none.
+pub(super) fn free_charge<'a>(limit: &'a Limit, key: Key<'a>) -> Charge<'a> {
+    Charge {
+        limit,
+        key,
+        cost: Permits::ZERO,
+        mode: Mode::Enforce,
+    }
 }
 
 /// Returns the limits of a rule, its own and those of variants, with their quotas.
