@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 use ureq::Agent;
 
-use crate::{Failure, Output};
+use crate::{Failure, Output, Result};
 
 /// Maximum time for one answer of the service.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -66,7 +66,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// Creates a client of the service at `server`: a URL, or an address.
-    pub(crate) fn new(server: &str) -> Result<Self, Failure> {
+    pub(crate) fn new(server: &str) -> Result<Self> {
         let url = if server.contains("://") {
             server.to_owned()
         } else {
@@ -91,19 +91,19 @@ impl Client {
     }
 
     /// Creates a client of the admin listener, with the token of the environment.
-    pub(crate) fn of_admin(admin: &AdminArgs) -> Result<Self, Failure> {
+    pub(crate) fn of_admin(admin: &AdminArgs) -> Result<Self> {
         Self::of_admin_at(&admin.server)
     }
 
     /// Creates a client of the admin listener at `server`, with the token of the environment.
-    pub(crate) fn of_admin_at(server: &str) -> Result<Self, Failure> {
+    pub(crate) fn of_admin_at(server: &str) -> Result<Self> {
         let token = std::env::var(TOKEN_VARIABLE).ok();
         let client = Self::new(server)?;
         Ok(Self { token, ..client })
     }
 
     /// Returns true if the service behind the admin listener is ready.
-    pub(crate) fn is_ready(&self) -> Result<bool, Failure> {
+    pub(crate) fn is_ready(&self) -> Result<bool> {
         let url = format!("{}/readyz", self.server);
         let answer = self.agent.get(&url).call();
         let answer = answer.map_err(|why| self.unreachable(&why))?;
@@ -111,31 +111,26 @@ impl Client {
     }
 
     /// Gets `path` with a query; returns as [`post`](Self::post).
-    pub(crate) fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
+    pub(crate) fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value> {
         self.without_body("GET", path, query)
     }
 
     /// Posts a query to `path`; returns as [`post`](Self::post).
-    pub(crate) fn post_query(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
+    pub(crate) fn post_query(&self, path: &str, query: &[(&str, &str)]) -> Result<Value> {
         self.without_body("POST", path, query)
     }
 
     /// Puts a query to `path`; returns as [`post`](Self::post).
-    pub(crate) fn put(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
+    pub(crate) fn put(&self, path: &str, query: &[(&str, &str)]) -> Result<Value> {
         self.without_body("PUT", path, query)
     }
 
     /// Deletes the subject of a query; returns as [`post`](Self::post).
-    pub(crate) fn delete(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
+    pub(crate) fn delete(&self, path: &str, query: &[(&str, &str)]) -> Result<Value> {
         self.without_body("DELETE", path, query)
     }
 
-    fn without_body(
-        &self,
-        method: &str,
-        path: &str,
-        query: &[(&str, &str)],
-    ) -> Result<Value, Failure> {
+    fn without_body(&self, method: &str, path: &str, query: &[(&str, &str)]) -> Result<Value> {
         let pairs = query
             .iter()
             .map(|(name, value)| format!("{name}={}", percent_encoded(value)));
@@ -156,7 +151,7 @@ impl Client {
     /// # Errors
     /// Returns an error without a service, without an answer in time or with an answer that is not
     /// JSON, and in the service's words if it refuses the call itself.
-    pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value> {
         let url = format!("{}{path}", self.server);
         let mut request = self
             .agent
@@ -173,7 +168,7 @@ impl Client {
         &self,
         url: &str,
         sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value> {
         let mut response = sent.map_err(|why| self.unreachable(&why))?;
         let status = response.status();
         let text = response
@@ -237,16 +232,11 @@ pub(crate) fn key_text(answer: &Value) -> String {
 }
 
 impl CallArgs {
-    pub(crate) fn client(&self) -> Result<Client, Failure> {
+    pub(crate) fn client(&self) -> Result<Client> {
         Client::of_admin(&self.server)
     }
 
-    pub(crate) fn show(
-        &self,
-        answer: &Value,
-        output: &mut Output,
-        text: String,
-    ) -> Result<(), Failure> {
+    pub(crate) fn show(&self, answer: &Value, output: &mut Output, text: String) -> Result<()> {
         if self.json {
             output.json(answer)
         } else {

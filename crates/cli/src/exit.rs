@@ -47,6 +47,9 @@ pub(crate) enum Failure {
     Findings(String),
 }
 
+/// The result of a step of a verb.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
 impl Failure {
     pub(crate) fn new(message: impl fmt::Display) -> Self {
         Self::Sentence {

@@ -8,13 +8,13 @@ use ratekeeper_policy::{
     Policy, Rule, Together, WallTime, WorstCase,
 };
 
-use crate::{Failure, Output, words};
+use crate::{Failure, Output, Result, words};
 
 /// Returns the limit named `name`.
 ///
 /// # Errors
 /// Returns an error without such a limit; it shows the near spelling, or all names.
-pub(crate) fn named<'a>(policy: &'a Policy, name: &str) -> Result<&'a Rule, Failure> {
+pub(crate) fn named<'a>(policy: &'a Policy, name: &str) -> Result<&'a Rule> {
     policy.rule(name).ok_or_else(|| {
         let names = || policy.rules.iter().map(|rule| &*rule.limit.name);
         let failure = Failure::new(format!("there is no limit `{name}` in the policy"));

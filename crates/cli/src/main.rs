@@ -28,7 +28,7 @@ mod trial;
 mod verbs;
 mod words;
 
-use exit::{Exit, Failure};
+use exit::{Exit, Failure, Result};
 use output::Output;
 
 /// Has fewer page faults and less fragmentation with many small keys than the system's allocator.
@@ -101,7 +101,7 @@ enum Verb {
 }
 
 impl Verb {
-    fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    fn run(self, output: &mut Output) -> Result<Exit> {
         match self {
             Self::Run(verb) => verb.run(output),
             Self::Validate(verb) => verb.run(output),

@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use anstream::{AutoStream, stderr, stdout};
 use clap::builder::styling::{AnsiColor, Style};
 
-use crate::Failure;
+use crate::{Failure, Result};
 
 /// Style of refusals and errors.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -45,13 +45,13 @@ impl Output {
     ///
     /// # Errors
     /// Returns an error if it cannot be written; a reader that closed the pipe is not an error.
-    pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Result<(), Failure> {
+    pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
         let text = text.as_ref();
         written(writeln!(self.data, "{text}").and_then(|()| self.data.flush()))
     }
 
     /// Writes a JSON document on one line.
-    pub(crate) fn json(&mut self, document: &serde_json::Value) -> Result<(), Failure> {
+    pub(crate) fn json(&mut self, document: &serde_json::Value) -> Result<()> {
         self.line(document.to_string())
     }
 
@@ -93,19 +93,19 @@ impl BlockWriter {
 
     /// # Errors
     /// As [`Output::line`].
-    pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn write(&mut self, data: &[u8]) -> Result<()> {
         written(self.0.write_all(data))
     }
 
     /// # Errors
     /// As [`Output::line`].
-    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+    pub(crate) fn flush(&mut self) -> Result<()> {
         written(self.0.flush())
     }
 }
 
 /// Ignores a closed pipe, because a reader may stop early.
-fn written(result: io::Result<()>) -> Result<(), Failure> {
+fn written(result: io::Result<()>) -> Result<()> {
     match result {
         Err(why) if why.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(format!(
             "cannot write to standard output: {why}"

@@ -14,7 +14,7 @@ use ratekeeper_policy::{BodyField, Descriptor, Facts};
 use serde_json::{Map, Value, json};
 
 use crate::client::percent_encoded;
-use crate::{Failure, words};
+use crate::{Failure, Result, words};
 
 /// Known properties of one request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -47,7 +47,7 @@ const PARTS: [&str; 13] = [
 
 impl CliRequest {
     /// Reads `ip=192.0.2.1`, `header:x-user-id=u1`, `attr:plan=pro`, ...
-    pub(crate) fn from_parts(parts: &[String]) -> Result<Self, Failure> {
+    pub(crate) fn from_parts(parts: &[String]) -> Result<Self> {
         let mut request = Self::default();
         for part in parts {
             request.add_part(part)?;
@@ -55,7 +55,7 @@ impl CliRequest {
         Ok(request)
     }
 
-    fn add_part(&mut self, text: &str) -> Result<(), Failure> {
+    fn add_part(&mut self, text: &str) -> Result<()> {
         let (part, value) = text.split_once('=').ok_or_else(|| {
             Failure::new(format!("`{text}` is not PART=VALUE"))
                 .hint("write for example ip=192.0.2.1, attr:user_id=u1 or header:x-api-key=secret")
@@ -275,7 +275,7 @@ pub(crate) struct DescriptorArgs {
 
 impl DescriptorArgs {
     /// Returns the descriptor; `None` if none is described.
-    pub(crate) fn read(&self) -> Result<Option<DescriptorEntries>, Failure> {
+    pub(crate) fn read(&self) -> Result<Option<DescriptorEntries>> {
         if self.descriptor.is_empty() {
             return Ok(None);
         }
@@ -292,7 +292,7 @@ impl DescriptorArgs {
 
 impl RequestArgs {
     /// Returns the request; `None` if none is described.
-    pub(crate) fn read(&self) -> Result<Option<CliRequest>, Failure> {
+    pub(crate) fn read(&self) -> Result<Option<CliRequest>> {
         if let Some(descriptor) = self.descriptor.read()? {
             return Ok(Some(CliRequest {
                 cost: self.cost,
@@ -331,7 +331,7 @@ impl RequestArgs {
 
 impl CliRequest {
     /// Sets `/path?query`, or a URL with scheme and host.
-    fn set_target(&mut self, target: &str) -> Result<(), Failure> {
+    fn set_target(&mut self, target: &str) -> Result<()> {
         let rest = match target.split_once("://") {
             Some((_, rest)) => {
                 let (host, _) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
@@ -357,7 +357,7 @@ impl CliRequest {
 }
 
 /// Reads `plan=pro,user=ada`; text after a comma without `=` belongs to the value before.
-fn entries(text: &str) -> Result<Vec<(String, String)>, Failure> {
+fn entries(text: &str) -> Result<Vec<(String, String)>> {
     let mut entries: Vec<(String, String)> = Vec::new();
     for piece in text.split(',') {
         match (piece.split_once('='), entries.last_mut()) {
@@ -377,7 +377,7 @@ fn entries(text: &str) -> Result<Vec<(String, String)>, Failure> {
     Ok(entries)
 }
 
-fn ip(text: &str) -> Result<IpAddr, Failure> {
+fn ip(text: &str) -> Result<IpAddr> {
     text.parse().map_err(|_| {
         Failure::new(format!("`{text}` is not an IP address"))
             .hint("write for example 192.0.2.1 or 2001:db8::1")
@@ -401,7 +401,7 @@ fn unknown_part(part: &str) -> Failure {
 mod tests {
     use super::*;
 
-    fn parts(parts: &[&str]) -> Result<CliRequest, Failure> {
+    fn parts(parts: &[&str]) -> Result<CliRequest> {
         CliRequest::from_parts(&parts.iter().map(ToString::to_string).collect::<Vec<_>>())
     }
 

@@ -9,7 +9,7 @@ use ratekeeper_core::Origin;
 use ratekeeper_policy::Policy;
 use ratekeeper_policy::config::{self, Colour, Context, Diagnostic, Loaded, PolicyFiles};
 
-use crate::{Failure, Output};
+use crate::{Failure, Output, Result};
 
 /// Policy file that is used when none is named.
 pub(crate) const DEFAULT_FILE: &str = "ratekeeper.toml";
@@ -38,7 +38,7 @@ pub(crate) struct PolicySource {
 ///
 /// # Errors
 /// Returns an error if none is named and the default does not exist.
-pub(crate) fn path_or_default(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
+pub(crate) fn path_or_default(named: Option<PathBuf>) -> Result<PathBuf> {
     if let Some(path) = named {
         return Ok(path);
     }
@@ -52,7 +52,7 @@ pub(crate) fn path_or_default(named: Option<PathBuf>) -> Result<PathBuf, Failure
 
 impl PolicySource {
     /// Reads `path`; `-` is standard input.
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
         if path == Path::new("-") {
             return Self::from_reader("<stdin>", Path::new(""), io::stdin().lock());
         }
@@ -70,7 +70,7 @@ impl PolicySource {
         }
     }
 
-    fn from_reader(name: &str, home: &Path, reader: impl Read) -> Result<Self, Failure> {
+    fn from_reader(name: &str, home: &Path, reader: impl Read) -> Result<Self> {
         let mut bytes = Vec::new();
         reader
             .take(MAX_BYTES + 1)
@@ -95,7 +95,7 @@ impl PolicySource {
     ///
     /// # Errors
     /// Returns the findings, rendered.
-    pub(crate) fn policy(&self, origin: Origin, output: &mut Output) -> Result<Policy, Failure> {
+    pub(crate) fn policy(&self, origin: Origin, output: &mut Output) -> Result<Policy> {
         match self.parse(origin) {
             Ok(loaded) => {
                 for text in config::brief(&self.name, &self.text, &loaded.warnings, Colour::Always)

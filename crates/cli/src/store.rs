@@ -3,7 +3,7 @@
 use clap::Args;
 use ratekeeper_server::StoreChoice;
 
-use crate::Failure;
+use crate::{Failure, Result};
 
 /// Location of the counters, which overrides the policy.
 #[derive(Args)]
@@ -25,7 +25,7 @@ impl StoreArgs {
     ///
     /// # Errors
     /// Returns an error if the URL is not one of a store.
-    pub(crate) fn choice(&self) -> Result<Option<StoreChoice>, Failure> {
+    pub(crate) fn choice(&self) -> Result<Option<StoreChoice>> {
         let choice = self.store.as_deref().map(str::parse).transpose();
         choice.map_err(Failure::from)
     }

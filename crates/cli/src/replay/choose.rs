@@ -21,7 +21,7 @@ use super::table::TextTable;
 use super::text::share;
 use crate::output::{GOOD, paint};
 use crate::source::PolicySource;
-use crate::{Failure, Output, limits, words};
+use crate::{Failure, Output, Result, limits, words};
 
 /// Numbers that are tried in one pass over the log.
 const AT_ONCE: u32 = 64;
@@ -110,7 +110,7 @@ pub(crate) fn choose(
     limit: &str,
     session: &LogSession,
     output: &mut Output,
-) -> Result<Choice, Failure> {
+) -> Result<Choice> {
     let rule = limits::named(policy, limit)?;
     let mut choice = Choice {
         limit: limit.into(),
@@ -264,7 +264,7 @@ impl Choice {
         )
     }
 
-    pub(crate) fn write(&self, output: &mut Output) -> Result<(), Failure> {
+    pub(crate) fn write(&self, output: &mut Output) -> Result<()> {
         let counts = [self.requests, self.clients].map(words::count);
         let [requests, clients] = counts;
         output.line(format!(

@@ -10,7 +10,7 @@ use super::choose::alone;
 use super::session::LogSession;
 use super::table::TextTable;
 use super::text::share;
-use crate::{Failure, Output, limits, words};
+use crate::{Failure, Output, Result, limits, words};
 
 /// The exact sliding log, with which the others are compared.
 const EXACT: &str = "sliding window log";
@@ -41,7 +41,7 @@ pub(crate) fn compare(
     limit: &str,
     session: &LogSession,
     output: &mut Output,
-) -> Result<Comparison, Failure> {
+) -> Result<Comparison> {
     let rule = limits::named(policy, limit)?;
     let quota = rule
         .window
@@ -94,7 +94,7 @@ pub(crate) fn compare(
 }
 
 impl Comparison {
-    pub(crate) fn write(&self, output: &mut Output) -> Result<(), Failure> {
+    pub(crate) fn write(&self, output: &mut Output) -> Result<()> {
         let [requests, clients] = [self.requests, self.clients].map(words::count);
         output.line(format!(
             "{}: {requests} requests, {clients} clients",

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use ratekeeper_policy::Policy;
 use ratekeeper_replay::report::ReplayReport;
 
-use crate::{Failure, limits};
+use crate::{Result, limits};
 
 /// A condition under which `replay` exits with 1.
 #[derive(Clone, PartialEq, Debug)]
@@ -68,7 +68,7 @@ impl FromStr for Condition {
 impl Condition {
     /// # Errors
     /// Returns an error if the policy has no such limit.
-    pub(crate) fn check(&self, policy: &Policy) -> Result<(), Failure> {
+    pub(crate) fn check(&self, policy: &Policy) -> Result<()> {
         self.limit
             .as_ref()
             .map_or(Ok(()), |limit| limits::named(policy, limit).map(|_| ()))

@@ -11,7 +11,7 @@ use ratekeeper_policy::Policy;
 use ratekeeper_replay::report::ReplayReport;
 use ratekeeper_replay::{LogError, LogFormat, LogOptions, Record, Replay, RequestLog};
 
-use crate::{Failure, Output, words};
+use crate::{Failure, Output, Result, words};
 
 /// How a log is read.
 #[derive(Args)]
@@ -69,7 +69,7 @@ impl LogSession {
         policies: impl IntoIterator<Item = Policy>,
         output: &mut Output,
         mut each: impl FnMut(&mut [Replay], &Record),
-    ) -> Result<(RequestLog, Vec<Replay>), Failure> {
+    ) -> Result<(RequestLog, Vec<Replay>)> {
         /// Requests between two looks at the clock and the memory.
         const STRIDE: u64 = 1 << 14;
         let policies: Vec<Policy> = policies.into_iter().collect();
@@ -120,11 +120,7 @@ impl LogSession {
     }
 
     /// Reads the log by one policy.
-    pub(crate) fn report_of(
-        &self,
-        policy: Policy,
-        output: &mut Output,
-    ) -> Result<ReplayReport, Failure> {
+    pub(crate) fn report_of(&self, policy: Policy, output: &mut Output) -> Result<ReplayReport> {
         let decide = |replays: &mut [Replay], record: &Record| {
             Replay::decide_each(replays, record, |_, _| {});
         };
@@ -136,7 +132,7 @@ impl LogSession {
         ReplayReport::new(log, replay, &self.options.zone)
     }
 
-    fn check_memory(&self, replays: &[Replay]) -> Result<(), Failure> {
+    fn check_memory(&self, replays: &[Replay]) -> Result<()> {
         let used: usize = replays.iter().map(Replay::bytes).sum();
         if used <= self.memory / 4 * 3 && replays.iter().all(|replay| replay.evictions() == 0) {
             return Ok(());

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{Failure, Output};
+use crate::{Output, Result};
 
 /// A head, and rows below it. A column whose last cell is a number is aligned to the right.
 pub(crate) struct TextTable(Vec<Vec<String>>);
@@ -20,7 +20,7 @@ impl TextTable {
     }
 
     /// Prints the rows; without any, nothing.
-    pub(crate) fn write(&self, output: &mut Output) -> Result<(), Failure> {
+    pub(crate) fn write(&self, output: &mut Output) -> Result<()> {
         let rows = if self.0.len() > 1 { &*self.0 } else { &[] };
         for cells in rows {
             let mut line = String::new();

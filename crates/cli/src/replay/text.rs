@@ -5,12 +5,12 @@ use ratekeeper_replay::report::{ReplayReport, ReplayedLimit};
 use super::session::counted_lines;
 use super::table::TextTable;
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
-use crate::{Failure, Output, words};
+use crate::{Output, Result, words};
 
 /// Maximum number of rows of the plot of hours.
 const ROWS: usize = 24;
 
-pub(crate) fn write(report: &ReplayReport, output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn write(report: &ReplayReport, output: &mut Output) -> Result<()> {
     for line in about_log(report) {
         output.line(line)?;
     }
@@ -110,7 +110,7 @@ pub(crate) fn worst_keys(limit: &ReplayedLimit) -> TextTable {
     TextTable::new(&["key", "refused", "first", "last"], rows)
 }
 
-fn limit(limit: &ReplayedLimit, output: &mut Output) -> Result<(), Failure> {
+fn limit(limit: &ReplayedLimit, output: &mut Output) -> Result<()> {
     let style = if limit.counts.refused > 0 { BAD } else { GOOD };
     let (name, sentence) = (paint(NAME, &limit.name), paint(style, &sentence(limit)));
     output.line(format!("{name} {}: {sentence}", limit.limit))?;
@@ -130,7 +130,7 @@ fn limit(limit: &ReplayedLimit, output: &mut Output) -> Result<(), Failure> {
 }
 
 /// Draws the refusals of each hour, or of several together.
-fn plot(limit: &ReplayedLimit, output: &mut Output) -> Result<(), Failure> {
+fn plot(limit: &ReplayedLimit, output: &mut Output) -> Result<()> {
     let hours = &limit.counts.hours;
     let together = hours.len().div_ceil(ROWS).max(1);
     let rows: Vec<(&str, u64, u64)> = hours

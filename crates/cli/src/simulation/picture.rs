@@ -6,13 +6,13 @@ use std::path::Path;
 use ratekeeper_lab::svg::{self, Panel};
 
 use super::table::SimulatedLimit;
-use crate::{Failure, words};
+use crate::{Failure, Result, words};
 
 /// Writes the picture of all outcomes.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written.
-pub(crate) fn write(path: &Path, title: &str, outcomes: &[SimulatedLimit]) -> Result<(), Failure> {
+pub(crate) fn write(path: &Path, title: &str, outcomes: &[SimulatedLimit]) -> Result<()> {
     let subtitles: Vec<String> = outcomes.iter().map(subtitle).collect();
     let panels: Vec<Panel<'_>> = outcomes
         .iter()

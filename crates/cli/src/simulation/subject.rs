@@ -16,7 +16,7 @@ use ratekeeper_policy::config::{self, Context};
 use ratekeeper_policy::{Rule, WorstCase};
 
 use crate::source::{self, PolicySource};
-use crate::{Failure, Output, limits};
+use crate::{Failure, Output, Result, limits};
 
 /// Maximum length of a limit in words.
 const MAX_WORDS: usize = 1_000;
@@ -52,7 +52,7 @@ impl LimitSource {
     ///
     /// # Errors
     /// Returns an error if it is in no policy, or if its words are invalid.
-    pub(crate) fn subject(&self, origin: Origin, output: &mut Output) -> Result<Subject, Failure> {
+    pub(crate) fn subject(&self, origin: Origin, output: &mut Output) -> Result<Subject> {
         if is_words(&self.limit) {
             if let Some(path) = &self.policy {
                 let message = format!("`{}` is a limit, not a name in the policy", self.limit);
@@ -97,11 +97,7 @@ impl Subject {
     ///
     /// # Errors
     /// Returns an error if it has no quota.
-    pub(crate) fn compared(
-        &self,
-        origin: Origin,
-        output: &mut Output,
-    ) -> Result<Vec<Self>, Failure> {
+    pub(crate) fn compared(&self, origin: Origin, output: &mut Output) -> Result<Vec<Self>> {
         let Some(quota) = self.quota else {
             let message = format!(
                 "`{}` has no period that every algorithm can count",
@@ -137,11 +133,7 @@ fn is_words(text: &str) -> bool {
 ///
 /// # Errors
 /// Returns the first finding.
-pub(crate) fn in_words(
-    words: &str,
-    algorithm: Option<&str>,
-    origin: Origin,
-) -> Result<Subject, Failure> {
+pub(crate) fn in_words(words: &str, algorithm: Option<&str>, origin: Origin) -> Result<Subject> {
     let document = document(words, algorithm)?;
     let loaded = config::parse(&document, Context::from(origin)).map_err(|findings| {
         let first = findings.first();
@@ -175,7 +167,7 @@ fn not_one(words: &str) -> Failure {
 }
 
 /// Returns the text of a policy with this one limit.
-fn document(words: &str, algorithm: Option<&str>) -> Result<String, Failure> {
+fn document(words: &str, algorithm: Option<&str>) -> Result<String> {
     if words.len() > MAX_WORDS || algorithm.is_some_and(|text| text.len() > MAX_WORDS) {
         return Err(Failure::new(format!(
             "the text of a limit must be at most {MAX_WORDS} bytes"

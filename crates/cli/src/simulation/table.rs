@@ -7,7 +7,7 @@ use ratekeeper_lab::{AdmissionCounts, Report, ReportRow, Stop, Workload, plot, r
 use super::subject::Subject;
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::replay::table::TextTable;
-use crate::{Failure, Output, words};
+use crate::{Output, Result, words};
 
 /// A limit and the results of its workload.
 #[derive(Clone, Debug)]
@@ -20,11 +20,7 @@ pub(crate) struct SimulatedLimit {
 const STRIP: usize = 50;
 
 /// Writes one limit: its rows, its total, its maximum admission.
-pub(crate) fn one(
-    outcome: &SimulatedLimit,
-    rows: ReportRows,
-    output: &mut Output,
-) -> Result<(), Failure> {
+pub(crate) fn one(outcome: &SimulatedLimit, rows: ReportRows, output: &mut Output) -> Result<()> {
     let SimulatedLimit { report, .. } = outcome;
     let by_phase = rows == ReportRows::Phases;
     let first = if by_phase { "phase" } else { "from" };
@@ -103,7 +99,7 @@ pub(crate) fn draw(
     rows: ReportRows,
     width: usize,
     output: &mut Output,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let marks = match rows {
         ReportRows::Phases => plot::Marks::Rows,
         ReportRows::Intervals { .. } => plot::Marks::None,
@@ -141,7 +137,7 @@ pub(crate) fn compared(
     outcomes: &[SimulatedLimit],
     workload: &Workload,
     output: &mut Output,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let by_phase = workload.rows == ReportRows::Phases;
     let phases = workload.phases.len();
     let window = outcomes
@@ -191,7 +187,7 @@ fn phase(report: &Report, index: usize) -> String {
 }
 
 /// Draws the admissions over time, a line for each limit.
-fn strips(outcomes: &[SimulatedLimit], output: &mut Output) -> Result<(), Failure> {
+fn strips(outcomes: &[SimulatedLimit], output: &mut Output) -> Result<()> {
     let end = outcomes.iter().map(|outcome| outcome.report.end).max();
     let end = end.unwrap_or(Time::ZERO);
     let tops = outcomes

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::row::{BoardRow, KeyRow, list, millis, number, text, upstream};
-use crate::Failure;
+use crate::Result;
 use crate::client::Client;
 
 /// Number of digits of the hash of a policy that are shown.
@@ -51,7 +51,7 @@ pub(crate) struct Board {
 
 impl Board {
     /// Asks the service for its limits, and for the keys of one.
-    pub(crate) fn poll(client: &Client, request: &TopRequest) -> Result<Self, Failure> {
+    pub(crate) fn poll(client: &Client, request: &TopRequest) -> Result<Self> {
         let count = request.count.to_string();
         let mut query = vec![
             ("by", &*request.by),

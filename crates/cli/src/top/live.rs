@@ -10,8 +10,8 @@ use ratatui::widgets::Paragraph;
 
 use super::board::{Board, TopRequest};
 use super::screen::{Press, Screen};
-use crate::Failure;
 use crate::client::Client;
+use crate::{Failure, Result};
 
 /// Maximum time for which the keyboard waits for a new board.
 const TICK: Duration = Duration::from_millis(100);
@@ -19,13 +19,13 @@ const TICK: Duration = Duration::from_millis(100);
 const POLL: Duration = Duration::from_secs(1);
 
 /// A board, or the reason why there is none.
-type Found = Result<Board, Failure>;
+type Found = Result<Board>;
 
 /// Shows the board until the user quits.
 ///
 /// # Errors
 /// Returns an error if the terminal cannot be used.
-pub(crate) fn live(client: Client, request: TopRequest) -> Result<(), Failure> {
+pub(crate) fn live(client: Client, request: TopRequest) -> Result<()> {
     let (ask, asked) = channel();
     let (show, shown) = channel();
     let first = request.clone();

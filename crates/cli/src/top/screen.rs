@@ -12,7 +12,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::board::{Board, TopRequest};
 use super::trend::Trend;
-use crate::Failure;
+use crate::Result;
 
 /// The answer to a key press.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Screen {
         }
     }
 
-    pub(super) fn show(&mut self, found: Result<Board, Failure>) {
+    pub(super) fn show(&mut self, found: Result<Board>) {
         match found {
             Ok(board) => {
                 self.message.clear();

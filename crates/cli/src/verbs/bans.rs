@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::client::{CallArgs, Client, KeyArgs, key_text};
 use crate::output::{BAD, GOOD, NAME, paint};
-use crate::{Exit, Failure, Output, words};
+use crate::{Exit, Output, Result, words};
 
 /// Ban or allow a key of a limit in a running service for a time, and list the bans
 #[derive(Args)]
@@ -69,7 +69,7 @@ bans scans all keys in Redis, a few thousand at a time.
 Exit codes: 0 done; 1 no key is banned or allowed, or was; 2 usage, or no service.";
 
 impl BansArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         match self.act {
             BanAct::List { limit, top, call } => {
                 let answer = list(&call.client()?, &limit, top)?;
@@ -102,7 +102,7 @@ impl BansArgs {
 }
 
 impl HandArgs {
-    fn call(self, act: &str, output: &mut Output) -> Result<Exit, Failure> {
+    fn call(self, act: &str, output: &mut Output) -> Result<Exit> {
         let span = self.r#for.to_string();
         let mut query = query(&self.subject);
         query.extend([("act", act), ("for", &*span)]);
@@ -113,7 +113,7 @@ impl HandArgs {
 }
 
 /// Returns the list of bans with the `top` longest; a shared store answers in parts.
-fn list(client: &Client, limit: &str, top: u32) -> Result<Value, Failure> {
+fn list(client: &Client, limit: &str, top: u32) -> Result<Value> {
     let count = top.to_string();
     let query = [("limit", limit), ("top", &*count)];
     let mut answer = client.get("/v1/bans", &query)?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::client::{Client, ServerArgs};
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::request::{CliRequest, DescriptorArgs};
-use crate::{Exit, Failure, Output, words};
+use crate::{Exit, Failure, Output, Result, words};
 
 /// Ask a running service for one decision, and charge it
 #[derive(Args)]
@@ -62,19 +62,19 @@ Examples:
 Exit codes: 0 it would be allowed; 1 it would be denied; 2 usage, or no service.";
 
 impl CheckArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         self.question.ask("/v1/check?status=200", output)
     }
 }
 
 impl PeekArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         self.question.ask("/v1/peek?status=200", output)
     }
 }
 
 impl CheckQuestion {
-    fn ask(self, path: &str, output: &mut Output) -> Result<Exit, Failure> {
+    fn ask(self, path: &str, output: &mut Output) -> Result<Exit> {
         let mut request = CliRequest::from_parts(&self.parts)?;
         request.cost = self.cost;
         request.descriptor = self.descriptor.read()?;
@@ -92,12 +92,7 @@ impl CheckQuestion {
         Ok(Exit::done_if(allowed))
     }
 
-    fn write_text(
-        &self,
-        allowed: bool,
-        answer: &Value,
-        output: &mut Output,
-    ) -> Result<(), Failure> {
+    fn write_text(&self, allowed: bool, answer: &Value, output: &mut Output) -> Result<()> {
         let limits = answer["limits"].as_array().map_or(&[][..], Vec::as_slice);
         if limits.is_empty() {
             let name = paint(NAME, &self.limit);

@@ -21,7 +21,7 @@ use crate::replay::table::TextTable;
 use crate::replay::text::share;
 use crate::source::PolicySource;
 use crate::verbs::explain::{allowance, parts};
-use crate::{Exit, Failure, Output, words};
+use crate::{Exit, Output, Result, words};
 
 /// Compare two policies: their limits, and the requests of a log that they decide differently
 #[derive(Args)]
@@ -68,7 +68,7 @@ struct Decisions {
 }
 
 impl DiffArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let read =
             |path: &Path, output: &mut Output| PolicySource::read(path)?.policy(ORIGIN, output);
         let (old, new) = (read(&self.old, output)?, read(&self.new, output)?);
@@ -93,7 +93,7 @@ impl DiffArgs {
         logs: &[PathBuf],
         policies: [Policy; 2],
         output: &mut Output,
-    ) -> Result<Decisions, Failure> {
+    ) -> Result<Decisions> {
         let session = self.log.session(logs);
         let mut all = Decisions::default();
         let (log, replays) = session.read(
@@ -199,7 +199,7 @@ fn overrides(rule: &Rule) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-fn write(changes: &BTreeMap<String, Vec<FieldChange>>, output: &mut Output) -> Result<(), Failure> {
+fn write(changes: &BTreeMap<String, Vec<FieldChange>>, output: &mut Output) -> Result<()> {
     if changes.is_empty() {
         return output.line("no limit differs");
     }
@@ -245,7 +245,7 @@ impl Decisions {
         })
     }
 
-    fn write(&self, output: &mut Output) -> Result<(), Failure> {
+    fn write(&self, output: &mut Output) -> Result<()> {
         output.line(format!(
             "\n{}\nnewly refused {}, newly allowed {}",
             self.lines,

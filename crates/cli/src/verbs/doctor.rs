@@ -13,7 +13,7 @@ use crate::doctor::{self, Expected, Finding, Grade, Judgement, PATIENCE};
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::source::{self, PolicySource};
 use crate::store::StoreArgs;
-use crate::{Exit, Failure, Output, words};
+use crate::{Exit, Failure, Output, Result, words};
 
 /// Check the shared store: reach, version, scripts, clock, eviction, persistence, latency
 #[derive(Args)]
@@ -44,7 +44,7 @@ Exit codes: 0 no failure; 1 a failure, or a warning with --deny-warnings; 2 usag
 cannot be read.";
 
 impl DoctorArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let chosen = self.store.choice()?;
         let (settings, mut findings) = self.settings(chosen.as_ref(), output)?;
         let Some(settings) = settings else {
@@ -79,7 +79,7 @@ impl DoctorArgs {
         &self,
         chosen: Option<&StoreChoice>,
         output: &mut Output,
-    ) -> Result<(Option<StoreSettings>, Vec<Finding>), Failure> {
+    ) -> Result<(Option<StoreSettings>, Vec<Finding>)> {
         let named = self.policy.is_some() || Path::new(source::DEFAULT_FILE).exists();
         if chosen.is_some() && !named {
             return Ok((StoreSettings::of(None, chosen), Vec::new()));
@@ -92,12 +92,7 @@ impl DoctorArgs {
         Ok((settings, doctor::open_policy(&path).into_iter().collect()))
     }
 
-    fn write_report(
-        &self,
-        place: &str,
-        findings: &[Finding],
-        output: &mut Output,
-    ) -> Result<Exit, Failure> {
+    fn write_report(&self, place: &str, findings: &[Finding], output: &mut Output) -> Result<Exit> {
         let worst = findings.iter().map(|found| found.judged.grade).max();
         let worst = worst.unwrap_or(Grade::Ok);
         if self.json {
@@ -125,7 +120,7 @@ fn place(settings: &StoreSettings) -> String {
 }
 
 /// Writes one line, and its hint.
-fn show(found: &Finding, output: &mut Output) -> Result<(), Failure> {
+fn show(found: &Finding, output: &mut Output) -> Result<()> {
     let judged = &found.judged;
     let style = match judged.grade {
         Grade::Ok => GOOD,
@@ -142,11 +137,7 @@ fn show(found: &Finding, output: &mut Output) -> Result<(), Failure> {
 }
 
 /// Runs the checks, and removes the keys that they wrote, however they end.
-fn examine(
-    config: RedisConfig,
-    expected: Expected,
-    output: &mut Output,
-) -> Result<Vec<Finding>, Failure> {
+fn examine(config: RedisConfig, expected: Expected, output: &mut Output) -> Result<Vec<Finding>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -20,7 +20,7 @@ use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::place::{self, Place};
 use crate::request::{CliRequest, RequestArgs};
 use crate::source::{self, PolicySource};
-use crate::{Exit, Failure, Output, words};
+use crate::{Exit, Failure, Output, Result, words};
 
 /// Show which limits apply to a request and why, and the maximum and minimum of each
 #[derive(Args)]
@@ -51,7 +51,7 @@ Examples:
 Exit codes: 0 explained; 2 usage, or an error in the policy.";
 
 impl ExplainArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let path = source::path_or_default(self.policy.clone())?;
         let request = self.request.read()?;
         let source = PolicySource::read(&path)?;
@@ -78,7 +78,7 @@ impl ExplainArgs {
 }
 
 /// Reads the time of `--at`: with an offset, or in `zone`.
-fn moment(text: &str, zone: TimeZone) -> Result<Zoned, Failure> {
+fn moment(text: &str, zone: TimeZone) -> Result<Zoned> {
     if let Ok(timestamp) = text.parse::<Timestamp>() {
         return Ok(timestamp.to_zoned(zone));
     }
@@ -113,7 +113,7 @@ fn origin(at: &Zoned) -> Origin {
 }
 
 /// Lists all limits, without a request.
-fn list(policy: &Policy, output: &mut Output) -> Result<(), Failure> {
+fn list(policy: &Policy, output: &mut Output) -> Result<()> {
     for rule in written(policy) {
         output.line(format!("{}  {}", paint(NAME, &rule.limit.name), mode(rule)))?;
         for line in lines::about(policy, rule, wall(policy)) {
@@ -141,7 +141,7 @@ fn write_text(
     request: &CliRequest,
     answers: &[LimitAnswer],
     output: &mut Output,
-) -> Result<(), Failure> {
+) -> Result<()> {
     output.talk(request.to_string());
     if let Some(place) = Place::of(policy, request) {
         output.line(format!("{}  {place}", paint(NAME, "[geo]")))?;

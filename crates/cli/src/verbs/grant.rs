@@ -5,7 +5,7 @@ use ratekeeper_policy::Unit;
 use serde_json::{Map, Value, json};
 
 use crate::client::{AdminArgs, Client};
-use crate::{Exit, Failure, Output, words};
+use crate::{Exit, Failure, Output, Result, words};
 
 /// Add credits to the balance of a key in a running service
 #[derive(Args)]
@@ -41,7 +41,7 @@ answer is lost, repeat the call with the same id.
 Exit codes: 0 granted; 1 granted before, with this id; 2 usage, or no service.";
 
 impl GrantArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let mut key = Map::new();
         for part in &self.key {
             let (name, value) = part.split_once('=').ok_or_else(|| {

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::client::{AdminArgs, Client};
-use crate::{Exit, Failure, Output};
+use crate::{Exit, Output, Result};
 
 /// Ask a running service whether it is ready, as probes of containers do
 #[derive(Args)]
@@ -23,7 +23,7 @@ This asks for /readyz of the admin listener, which needs no token.
 Exit codes: 0 ready; 1 not ready, or stopping; 2 usage, or no service.";
 
 impl HealthArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let ready = Client::of_admin(&self.admin)?.is_ready()?;
         output.line(if ready { "ready" } else { "not ready" })?;
         Ok(Exit::done_if(ready))

@@ -6,7 +6,7 @@ use ratekeeper_server::{PROBLEMS, explain_notice, explain_problem, notice_titles
 
 use crate::output::{NAME, paint};
 use crate::terms::{self, Term};
-use crate::{Cli, Exit, Failure, Output, words};
+use crate::{Cli, Exit, Failure, Output, Result, words};
 
 /// Explain a code such as RK0103, a command, a term such as "leaky bucket", or a field of the
 /// policy
@@ -29,7 +29,7 @@ Examples:
 Exit codes: 0 explained; 2 no such code, command, term or field.";
 
 impl HelpArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         if self.topic.is_empty() {
             return page(&["ratekeeper", "--help"], output);
         }
@@ -64,7 +64,7 @@ impl HelpArgs {
 }
 
 /// Prints the page of `--help`, which clap returns as an error.
-fn page(arguments: &[&str], output: &mut Output) -> Result<Exit, Failure> {
+fn page(arguments: &[&str], output: &mut Output) -> Result<Exit> {
     let page = Cli::try_parse_from(arguments).err();
     let page = page
         .map(|help| help.render().ansi().to_string())
@@ -81,7 +81,7 @@ fn is_code(topic: &str) -> bool {
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
 }
 
-fn explain_code(code: &str, output: &mut Output) -> Result<Exit, Failure> {
+fn explain_code(code: &str, output: &mut Output) -> Result<Exit> {
     let code = code.to_ascii_uppercase();
     if let Some(page) = config::explain(&code) {
         output.line(page.trim_end())?;
@@ -96,7 +96,7 @@ fn explain_code(code: &str, output: &mut Output) -> Result<Exit, Failure> {
 }
 
 /// Writes the definition of the term, its policy, and where to read on.
-fn explain_term(term: &Term, output: &mut Output) -> Result<(), Failure> {
+fn explain_term(term: &Term, output: &mut Output) -> Result<()> {
     output.line(paint(NAME, term.name))?;
     output.line(term.text)?;
     for line in term.policy.into_iter().flat_map(str::lines) {
@@ -113,7 +113,7 @@ fn explain_term(term: &Term, output: &mut Output) -> Result<(), Failure> {
 }
 
 /// Lists the names of all terms, and the first line of each.
-fn list_terms(output: &mut Output) -> Result<Exit, Failure> {
+fn list_terms(output: &mut Output) -> Result<Exit> {
     for term in terms::all() {
         let first = term.text.lines().next().unwrap_or_default();
         output.line(format!("{}: {first}", paint(NAME, term.name)))?;
@@ -122,7 +122,7 @@ fn list_terms(output: &mut Output) -> Result<Exit, Failure> {
 }
 
 /// Lists the codes of findings, of answers and of notices, each with its title.
-fn list_codes(output: &mut Output) -> Result<Exit, Failure> {
+fn list_codes(output: &mut Output) -> Result<Exit> {
     let titles = config::code_titles().chain(notice_titles());
     let mut titles: Vec<String> = titles.map(str::to_owned).collect();
     titles.extend(

@@ -9,7 +9,7 @@ use ratekeeper_policy::config::{Colour, render};
 use ratekeeper_policy::import::nginx;
 
 use crate::output::{WARN, paint};
-use crate::{Exit, Failure, Output, words};
+use crate::{Exit, Failure, Output, Result, words};
 
 /// Write a policy from the limits of nginx, and list its unsupported features
 #[derive(Args)]
@@ -60,7 +60,7 @@ fn limiter(name: &str) -> Result<Limiter, String> {
 }
 
 impl ImportArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         if self.file.is_dir() {
             return Err(Failure::new(format!(
                 "`{}` is a directory: limits are imported from one file",

@@ -11,7 +11,7 @@ use ratekeeper_policy::{Policy, UpstreamUrl};
 use serde_json::json;
 
 use crate::source::{BEGINNING, DEFAULT_FILE, PolicySource};
-use crate::{Exit, Failure, Output};
+use crate::{Exit, Failure, Output, Result};
 
 /// Write a commented starter policy, and print the configuration of a proxy for ratekeeper
 #[derive(Args)]
@@ -112,7 +112,7 @@ impl Proxy {
 }
 
 impl InitArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let service = address(&self.service)?;
         let upstream = address(self.upstream.as_deref().unwrap_or(APPLICATION))?;
         let kept = self.kept(output)?;
@@ -157,7 +157,7 @@ impl InitArgs {
 
     /// Returns the existing policy, kept beside a proxy's configuration; `None` if it is to be
     /// written.
-    fn kept(&self, output: &mut Output) -> Result<Option<Policy>, Failure> {
+    fn kept(&self, output: &mut Output) -> Result<Option<Policy>> {
         if self.force || self.proxy.is_none() || !self.file.exists() {
             return Ok(None);
         }
@@ -165,7 +165,7 @@ impl InitArgs {
         Ok(Some(policy))
     }
 
-    fn write(&self, upstream: &str) -> Result<(), Failure> {
+    fn write(&self, upstream: &str) -> Result<()> {
         let proxies = if self.proxy.is_some() {
             LOCAL_PROXY
         } else {
@@ -212,7 +212,7 @@ fn next_steps(file: &Path, kept: Option<&Policy>) -> String {
 }
 
 /// Returns `HOST:PORT` of a URL or an address.
-fn address(text: &str) -> Result<String, Failure> {
+fn address(text: &str) -> Result<String> {
     let url = match text.split_once("://") {
         Some(("http", _)) => text.to_owned(),
         None => format!("http://{text}"),

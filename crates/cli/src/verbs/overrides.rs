@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::client::CallArgs;
 use crate::output::{NAME, paint};
-use crate::{Exit, Failure, Output, words};
+use crate::{Exit, Output, Result, words};
 
 /// List, set and remove overrides in a running service: other numbers for single keys
 #[derive(Args)]
@@ -76,7 +76,7 @@ Exit codes: 0 done; 1 no such override; 2 usage, refused, or no service.";
 const PATH: &str = "/v1/overrides";
 
 impl OverridesArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         match self.act {
             OverrideAct::List { limit, top, call } => {
                 let top = top.to_string();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Command, CommandFactory as _, ValueEnum as _};
 use clap_complete::{Shell, generate_to};
 
-use crate::{Cli, Exit, Failure, Output};
+use crate::{Cli, Exit, Failure, Output, Result};
 
 /// Write the completions of shells and the man pages to a directory
 #[derive(Args)]
@@ -16,7 +16,7 @@ pub(crate) struct PackageArgs {
 }
 
 impl PackageArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let directory = &self.directory;
         let failed = |error: std::io::Error| {
             Failure::new(format!(

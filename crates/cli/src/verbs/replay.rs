@@ -18,7 +18,7 @@ use crate::replay::condition::Condition;
 use crate::replay::session::LogArgs;
 use crate::replay::{page, text};
 use crate::source::PolicySource;
-use crate::{Exit, Failure, Output};
+use crate::{Exit, Failure, Output, Result};
 
 /// Decide the requests of an access log by a policy: which clients would its limits have hit?
 #[derive(Args)]
@@ -60,7 +60,7 @@ Examples:
 Exit codes: 0 replayed; 1 a condition of --fail-if is met; 2 usage, or an error.";
 
 impl ReplayArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let source = PolicySource::read(&self.policy)?;
         let policy = source.policy(ORIGIN, output)?;
         let session = self.log.session(&self.logs);

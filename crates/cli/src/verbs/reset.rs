@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::client::{CallArgs, KeyArgs, key_text, percent_encoded};
-use crate::{Exit, Failure, Output};
+use crate::{Exit, Output, Result};
 
 /// Reset a key of a limit in a running service: its usage and its ban are forgotten
 #[derive(Args)]
@@ -27,7 +27,7 @@ the plain ones of the key, as the policy counts them.
 Exit codes: 0 done; 1 nothing was counted for the key; 2 usage, or no service.";
 
 impl ResetArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let path = format!("/v1/keys/{}", percent_encoded(&self.subject.limit));
         let query: Vec<_> = self.subject.values().collect();
         let answer = self.call.client()?.delete(&path, &query)?;

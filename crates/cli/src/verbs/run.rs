@@ -23,7 +23,7 @@ use tracing_subscriber::{EnvFilter, Layer as _};
 use crate::client::TOKEN_VARIABLE;
 use crate::source::{self, PolicySource};
 use crate::store::StoreArgs;
-use crate::{Exit, Failure, Output, words};
+use crate::{Exit, Failure, Output, Result, words};
 
 /// Serve a policy: forwarding to an application, the check API, forward-auth for proxies, metrics
 #[derive(Args)]
@@ -96,7 +96,7 @@ const DEFAULT_LOG: &str = "info,h2=error,notify=error";
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 impl RunArgs {
-    pub(crate) fn run(self, _output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, _output: &mut Output) -> Result<Exit> {
         let path = self.policy()?;
         raise_descriptors();
         let failed = |error| Failure::new(format!("cannot start the log: {error}"));
@@ -112,7 +112,7 @@ impl RunArgs {
         &self,
         path: Option<PathBuf>,
         (log, export): (&LogWriter, EventExport),
-    ) -> Result<Exit, Failure> {
+    ) -> Result<Exit> {
         let config = self.config(path, log)?.export(export);
         let service = Service::start(&config)?;
         tell_systemd(NotifyState::Ready);
@@ -135,7 +135,7 @@ impl RunArgs {
     }
 
     /// Returns the policy file; `None` beside a configuration of Envoy's service without a policy.
-    fn policy(&self) -> Result<Option<PathBuf>, Failure> {
+    fn policy(&self) -> Result<Option<PathBuf>> {
         let unnamed = self.policy.is_none() && !Path::new(source::DEFAULT_FILE).exists();
         if unnamed && self.envoy_config.is_some() {
             return Ok(None);
@@ -157,7 +157,7 @@ impl RunArgs {
         Ok(Some(path))
     }
 
-    fn config(&self, path: Option<PathBuf>, writer: &LogWriter) -> Result<Config, Failure> {
+    fn config(&self, path: Option<PathBuf>, writer: &LogWriter) -> Result<Config> {
         let mut config = Config::new("");
         config.policy = path;
         config.envoy_config.clone_from(&self.envoy_config);
@@ -249,7 +249,7 @@ fn show(event: &Event, json: bool, format: LogFormat, log: &LogWriter) {
 }
 
 /// Returns the listening sockets that systemd has opened for this process.
-fn passed_sockets() -> Result<Vec<OwnedFd>, Failure> {
+fn passed_sockets() -> Result<Vec<OwnedFd>> {
     let mut passed = ListenFd::from_env();
     let mut sockets = Vec::with_capacity(passed.len());
     for index in 0..passed.len() {

@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::simulation::subject::{LimitSource, Subject};
 use crate::simulation::table::{self, SimulatedLimit};
 use crate::simulation::{document, events, picture};
-use crate::{Exit, Failure, Output, source, words};
+use crate::{Exit, Failure, Output, Result, source, words};
 
 /// Play a workload against a limit, or against every algorithm, in virtual time
 #[derive(Args)]
@@ -148,7 +148,7 @@ fn exponent(text: &str) -> Result<f64, String> {
 }
 
 impl SimulateArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let real = self.real_time.then(RealTime::new);
         let origin = match (&real, &self.events) {
             (Some(real), _) => real.origin(),
@@ -190,7 +190,7 @@ impl SimulateArgs {
         Ok(Exit::done_if(!stopped || self.compare))
     }
 
-    fn workload(&self, subject: &Subject) -> Result<Workload, Failure> {
+    fn workload(&self, subject: &Subject) -> Result<Workload> {
         let cost = subject.cost.unwrap_or(Permits::new(self.cost));
         if self.workload == WorkloadKind::Phases {
             if self.rate.is_some() || self.span.is_some() {
@@ -227,7 +227,7 @@ impl SimulateArgs {
     }
 
     /// Returns the traffic of the options, or twice the quota for ten times its span.
-    fn traffic(&self, subject: &Subject) -> Result<Traffic, Failure> {
+    fn traffic(&self, subject: &Subject) -> Result<Traffic> {
         let usual = subject.quota.and_then(|quota| {
             let clients = match self.workload {
                 WorkloadKind::Zipf => self.keys.div_ceil(10), // up: at least one
@@ -283,7 +283,7 @@ impl SimulateArgs {
         workload: &Workload,
         outcomes: &[SimulatedLimit],
         output: &mut Output,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let time = if self.real_time { "real" } else { "virtual" };
         if self.json {
             let limits: Vec<_> = outcomes.iter().map(document::outcome).collect();
@@ -319,7 +319,7 @@ impl SimulateArgs {
     }
 }
 
-fn answer_events(path: &Path, subject: Subject, origin: Origin) -> Result<Exit, Failure> {
+fn answer_events(path: &Path, subject: Subject, origin: Origin) -> Result<Exit> {
     let tally = if path == Path::new("-") {
         events::answer(io::stdin().lock(), subject, origin)?
     } else {

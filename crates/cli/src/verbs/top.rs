@@ -7,7 +7,7 @@ use clap::builder::RangedU64ValueParser;
 
 use crate::client::{AdminArgs, Client};
 use crate::top::{Board, TopRequest, live, table};
-use crate::{Exit, Failure, Output};
+use crate::{Exit, Failure, Output, Result};
 
 /// Show the limits that refuse most and the keys that they refuse, in a running service
 #[derive(Args)]
@@ -50,7 +50,7 @@ Keys of the screen: arrows select a limit, q ends.
 Exit codes: 0 done; 2 usage, or no service.";
 
 impl TopArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let client = Client::of_admin(&self.server)?;
         let request = TopRequest {
             limit: self.limit,

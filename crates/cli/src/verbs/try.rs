@@ -20,7 +20,7 @@ use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::request::{CliRequest, DescriptorArgs};
 use crate::source::{self, PolicySource};
 use crate::trial::{Mark, Trial};
-use crate::{Exit, Failure, Output, limits, words};
+use crate::{Exit, Failure, Output, Result, limits, words};
 
 /// Check a limit many times, at once or at a rate, in virtual time, and draw the decisions
 #[derive(Args)]
@@ -75,7 +75,7 @@ struct Tried {
 }
 
 impl TryArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let moments = self.moments();
         let tried = self.simulate(&moments, output)?;
         if self.json {
@@ -92,7 +92,7 @@ impl TryArgs {
         (0..u64::from(self.number)).map(moment).collect()
     }
 
-    fn simulate(&self, moments: &[Nanos], output: &mut Output) -> Result<Vec<Tried>, Failure> {
+    fn simulate(&self, moments: &[Nanos], output: &mut Output) -> Result<Vec<Tried>> {
         let path = source::path_or_default(self.policy.clone())?;
         let policy = PolicySource::read(&path)?.policy(source::BEGINNING, output)?;
         let rules: Vec<&Rule> = match &self.limit {
@@ -127,7 +127,7 @@ impl TryArgs {
         &self,
         policy: &'p Policy,
         rules: Vec<&'p Rule>,
-    ) -> Result<Vec<&'p Rule>, Failure> {
+    ) -> Result<Vec<&'p Rule>> {
         let Some(descriptor) = self.descriptor.read()? else {
             return Ok(rules);
         };
@@ -203,7 +203,7 @@ impl TryArgs {
     }
 }
 
-fn draw(tried: &[Tried], output: &mut Output) -> Result<(), Failure> {
+fn draw(tried: &[Tried], output: &mut Output) -> Result<()> {
     let width =
         |text: fn(&Tried) -> &str| tried.iter().map(|one| text(one).len()).max().unwrap_or(0);
     let (names, texts) = (width(|one| &one.name), width(|one| &one.text));

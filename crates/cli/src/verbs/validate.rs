@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::source::{self, PolicySource};
-use crate::{Exit, Failure, Output, limits, words};
+use crate::{Exit, Failure, Output, Result, limits, words};
 
 /// Check policies: every error and warning, with line, caret and a concrete edit
 #[derive(Args)]
@@ -96,7 +96,7 @@ struct Sides {
 const MAX_SIDES: usize = 20;
 
 impl ValidateArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         if self.schema {
             let schema = config::schema();
             output.line(format!("{schema:#}"))?;
@@ -153,7 +153,7 @@ impl ValidateArgs {
 
 impl ValidateArgs {
     /// Checks the files of one configuration of Envoy's rate limit service together.
-    fn check_envoy(&self, path: &Path) -> Result<Vec<Checked>, Failure> {
+    fn check_envoy(&self, path: &Path) -> Result<Vec<Checked>> {
         let files = read_envoy_files(path).map_err(Failure::new)?;
         let texts = files.iter().map(|file| File {
             name: &file.name,
@@ -235,7 +235,7 @@ fn needs_a_token(admin: Option<&str>) -> Option<String> {
     })
 }
 
-fn write(format: FindingsFormat, checked: &[Checked], output: &mut Output) -> Result<(), Failure> {
+fn write(format: FindingsFormat, checked: &[Checked], output: &mut Output) -> Result<()> {
     match format {
         FindingsFormat::Text => checked.iter().try_for_each(|one| text(one, output)),
         FindingsFormat::Json => output.json(&document(checked)),
@@ -253,7 +253,7 @@ fn write(format: FindingsFormat, checked: &[Checked], output: &mut Output) -> Re
     }
 }
 
-fn text(one: &Checked, output: &mut Output) -> Result<(), Failure> {
+fn text(one: &Checked, output: &mut Output) -> Result<()> {
     if !one.findings.is_empty() {
         output.line(one.source.render(&one.findings).trim_end())?;
         output.line("")?;

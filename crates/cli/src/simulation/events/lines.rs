@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 
 use super::{BLOCK, MAX_LINE};
-use crate::Failure;
+use crate::{Failure, Result};
 
 /// Lines of bounded length.
 pub(super) struct InputLines<R> {
@@ -25,7 +25,7 @@ impl<R: Read> InputLines<R> {
     }
 
     /// Returns the next line, or why it cannot be used; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Result<&str, String>>, Failure> {
+    pub(super) fn next(&mut self) -> Result<Option<Result<&str, String>>> {
         let wrong = |why: io::Error| Failure::new(format!("cannot read the events: {why}"));
         self.line.clear();
         let most = MAX_LINE as u64 + 1;
