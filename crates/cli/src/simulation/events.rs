@@ -19,11 +19,10 @@ use foldhash::fast::RandomState;
 use ratekeeper_core::{Algorithm as _, Nanos, Origin, Permits, Quota, Time};
 use ratekeeper_lab::{Bench, KeyId};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
 
 use super::subject::{self, Subject};
 use crate::output::BlockWriter;
-use crate::{Failure, words};
+use crate::{Failure, Result, words};
 use lines::InputLines;
 
 /// Bytes of input per read.
@@ -36,17 +35,11 @@ const MAX_KEY: usize = 1_000;
 const MAX_KEYS_BYTES: usize = 1 << 30;
 /// Approximate memory of a key and its state, without the heap of the state.
 const KEY_BYTES: usize = 192;
-/// The fields of an event.
-const FIELDS: [&str; 6] = ["at_us", "op", "cost", "max_wait_us", "key", "limit"];
 /// Operations of an event.
 const OPS: [&str; 6] = ["check", "peek", "reserve", "refund", "reset", "set"];
 
 /// Answers every line of `input`. Returns the number of lines, and of invalid ones.
-pub(crate) fn answer(
-    input: impl Read,
-    subject: Subject,
-    origin: Origin,
-) -> Result<LineTally, Failure> {
+pub(crate) fn answer(input: impl Read, subject: Subject, origin: Origin) -> Result<LineTally> {
     let mut desk = EventSession {
         bench: Bench::new(subject.algorithm),
         keys: HashMap::default(),
@@ -108,6 +101,7 @@ struct InputEvent<'l> {
 /// The fields of a well-formed event.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[serde(expecting = "an object, for example {\"at_us\": 0, \"op\": \"check\"}")]
 struct EventFields<'l> {
     at_us: u64,
     #[serde(default, borrow, deserialize_with = "given")]
@@ -186,48 +180,8 @@ impl EventSession {
 
 impl<'l> InputEvent<'l> {
     fn read(line: &'l str) -> Result<Self, String> {
-        Self::well_formed(line).map_or_else(|| InputEvent::with_reasons(line), Ok)
-    }
-
-    /// Returns the event, or `None` if the line is invalid in any way.
-    fn well_formed(line: &'l str) -> Option<Self> {
-        let fields: EventFields<'l> = serde_json::from_str(line).ok()?;
+        let fields: EventFields<'l> = serde_json::from_str(line).map_err(|why| reason(&why))?;
         let op = fields.op.as_deref().unwrap_or("check");
-        let op = OPS.into_iter().find(|known| *known == op)?;
-        let cost = fields.cost.unwrap_or(u64::from(op != "peek"));
-        let wait = fields.max_wait_us.filter(|_| op == "reserve");
-        let key = fields.key.unwrap_or_default();
-        let is_bounded = fields.at_us <= MAX_MICROS
-            && wait.is_none_or(|wait| wait <= MAX_MICROS)
-            && wait == fields.max_wait_us
-            && cost <= Quota::MAX_PERMITS
-            && key.len() <= MAX_KEY;
-        Some(Self {
-            at: Time::ZERO + Nanos::from_micros(fields.at_us),
-            op,
-            cost: Permits::new(cost),
-            max_wait: Nanos::from_micros(wait.unwrap_or(0)),
-            key,
-            limit: fields.limit,
-        })
-        .filter(|_| is_bounded)
-    }
-
-    /// Reads the event, or returns an error that names the mistake in the line.
-    fn with_reasons(line: &str) -> Result<InputEvent<'static>, String> {
-        let value: Value =
-            serde_json::from_str(line).map_err(|why| format!("the line is not JSON: {why}"))?;
-        let Value::Object(fields) = value else {
-            return Err(
-                "not an object; expected for example {\"at_us\": 0, \"op\": \"check\"}".into(),
-            );
-        };
-        if let Some(stray) = fields.keys().find(|name| !FIELDS.contains(&name.as_str())) {
-            let near = words::near(stray, FIELDS.into_iter());
-            let hint = near.map_or(String::new(), |near| format!(": did you mean `{near}`?"));
-            return Err(format!("there is no field `{}`{hint}", short(stray)));
-        }
-        let op = text(&fields, "op")?.unwrap_or("check");
         let Some(op) = OPS.into_iter().find(|known| *known == op) else {
             return Err(format!(
                 "there is no op `{}`; write {}",
@@ -235,24 +189,22 @@ impl<'l> InputEvent<'l> {
                 OPS.join(", ")
             ));
         };
-        let usual = u64::from(op != "peek");
-        let at = number(&fields, "at_us", MAX_MICROS)?.ok_or("`at_us` is missing")?;
-        let cost = number(&fields, "cost", Quota::MAX_PERMITS)?.unwrap_or(usual);
-        let wait = number(&fields, "max_wait_us", MAX_MICROS)?;
-        if wait.is_some() && op != "reserve" {
+        if fields.max_wait_us.is_some() && op != "reserve" {
             return Err(format!("`max_wait_us` belongs to `reserve`, not to `{op}`"));
         }
-        let key = text(&fields, "key")?.unwrap_or_default();
+        let key = fields.key.unwrap_or_default();
         if key.len() > MAX_KEY {
             return Err(format!("a key must be at most {MAX_KEY} bytes"));
         }
-        Ok(InputEvent {
-            at: Time::ZERO + Nanos::from_micros(at),
+        let cost = fields.cost.unwrap_or(u64::from(op != "peek"));
+        let wait = fields.max_wait_us.unwrap_or(0);
+        Ok(Self {
+            at: Time::ZERO + Nanos::from_micros(within("at_us", fields.at_us, MAX_MICROS)?),
             op,
-            cost: Permits::new(cost),
-            max_wait: Nanos::from_micros(wait.unwrap_or(0)),
-            key: Cow::Owned(key.to_owned()),
-            limit: text(&fields, "limit")?.map(|limit| Cow::Owned(limit.to_owned())),
+            cost: Permits::new(within("cost", cost, Quota::MAX_PERMITS)?),
+            max_wait: Nanos::from_micros(within("max_wait_us", wait, MAX_MICROS)?),
+            key,
+            limit: fields.limit,
         })
     }
 }
@@ -260,35 +212,24 @@ impl<'l> InputEvent<'l> {
 /// Maximum number of microseconds that are counted exactly, 584 years.
 const MAX_MICROS: u64 = u64::MAX / 1_000;
 
-fn number(fields: &Map<String, Value>, name: &str, most: u64) -> Result<Option<u64>, String> {
-    let Some(value) = fields.get(name) else {
-        return Ok(None);
-    };
-    match value.as_u64().filter(|number| *number <= most) {
-        Some(number) => Ok(Some(number)),
-        None => Err(format!(
-            "`{name}` must be a whole number from 0 to {most}, not {}",
-            short(&value.to_string())
-        )),
-    }
+fn within(name: &str, number: u64, most: u64) -> Result<u64, String> {
+    let wrong = || format!("`{name}` must be a whole number from 0 to {most}, not {number}");
+    (number <= most).then_some(number).ok_or_else(wrong)
 }
 
-fn text<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, String> {
-    let Some(value) = fields.get(name) else {
-        return Ok(None);
-    };
-    match value.as_str() {
-        Some(text) => Ok(Some(text)),
-        None => Err(format!(
-            "`{name}` must be a string, not {}",
-            short(&value.to_string())
-        )),
+/// Returns what is wrong; with its column only if the line is not JSON.
+fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    if !error.is_data() {
+        return format!("the line is not JSON: {text}");
     }
+    let (reason, _) = text.rsplit_once(" at line ").unwrap_or((&text, ""));
+    short(reason)
 }
 
 /// Shortens a text for quoting in a message.
 fn short(text: &str) -> String {
-    const MAX_QUOTED: usize = 60;
+    const MAX_QUOTED: usize = 160;
     match text.char_indices().nth(MAX_QUOTED) {
         Some((end, _)) => format!("{}..", &text[..end]),
         None => text.to_owned(),
@@ -316,21 +257,33 @@ mod tests {
             (r#"{"at_us":0}"#, Ok(("check", 1))),
             (r#"{"at_us":0,"op":"peek"}"#, Ok(("peek", 0))),
             (r#"{"at_us":0,"op":"refund","cost":3}"#, Ok(("refund", 3))),
-            ("{}", Err("`at_us` is missing")),
+            ("{}", Err("missing field `at_us`")),
             (
-                "[]",
-                Err("not an object; expected for example {\"at_us\": 0, \"op\": \"check\"}"),
+                "5",
+                Err(
+                    "invalid type: integer `5`, expected an object, for example {\"at_us\": 0, \"op\": \"check\"}",
+                ),
             ),
-            (r#"{"at":0}"#, Err("there is no field `at`")),
             (
                 r#"{"at_us":0,"keys":"a"}"#,
-                Err("there is no field `keys`: did you mean `key`?"),
+                Err(
+                    "unknown field `keys`, expected one of `at_us`, `op`, `cost`, `max_wait_us`, `key`, `limit`",
+                ),
             ),
             (
                 r#"{"at_us":-1}"#,
-                Err("`at_us` must be a whole number from 0 to 18446744073709551, not -1"),
+                Err("invalid value: integer `-1`, expected u64"),
             ),
-            (r#"{"at_us":0,"op":1}"#, Err("`op` must be a string, not 1")),
+            (
+                r#"{"at_us":18446744073709552}"#,
+                Err(
+                    "`at_us` must be a whole number from 0 to 18446744073709551, not 18446744073709552",
+                ),
+            ),
+            (
+                r#"{"at_us":0,"op":1}"#,
+                Err("invalid type: integer `1`, expected a string"),
+            ),
             (
                 r#"{"at_us":0,"max_wait_us":1}"#,
                 Err("`max_wait_us` belongs to `reserve`, not to `check`"),
@@ -343,32 +296,21 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_to_read_a_line_agree() {
+    fn values_out_of_bounds_are_refused() {
         for line in [
-            r#"{"at_us":0}"#,
             r#"{"at_us":7,"op":"reserve","cost":3,"max_wait_us":9,"key":"a\u0041"}"#,
-            r#"{"at_us":7,"op":"set","limit":"5/1s","key":""}"#,
             r#"{"at_us":18446744073709551,"op":"peek","cost":9007199254740991}"#,
         ] {
-            let quick = InputEvent::well_formed(line);
-            assert_eq!(
-                quick.as_ref(),
-                InputEvent::with_reasons(line).as_ref().ok(),
-                "{line}"
-            );
-        }
-        for line in [
-            r#"{"at_us":18446744073709552}"#,
-            r#"{"at_us":0,"cost":9007199254740992}"#,
-            r#"{"at_us":0,"cost":null}"#,
-            r#"{"at_us":0,"op":"check","max_wait_us":1}"#,
-            r#"{"at_us":0,"sum":1}"#,
-        ] {
-            assert_eq!(InputEvent::well_formed(line), None, "{line}");
-            assert!(InputEvent::with_reasons(line).is_err(), "{line}");
+            assert!(InputEvent::read(line).is_ok(), "{line}");
         }
         let long = format!(r#"{{"at_us":0,"key":"{}"}}"#, "k".repeat(MAX_KEY + 1));
-        assert_eq!(InputEvent::well_formed(&long), None);
+        for line in [
+            r#"{"at_us":0,"cost":9007199254740992}"#,
+            r#"{"at_us":0,"cost":null}"#,
+            &long,
+        ] {
+            assert!(InputEvent::read(line).is_err(), "{line}");
+        }
     }
 
     #[test]
