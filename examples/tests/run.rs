@@ -113,6 +113,15 @@ fn examples_print_the_expected_output() {
         env!("CARGO_BIN_EXE_acquire_blocking"),
         "4 workers fetched 20 pages, 5 ms apart: true\n",
     );
+    check(
+        env!("CARGO_BIN_EXE_algorithms"),
+        "token bucket    #####.#..#..#..#..#..#..#..#..\n\
+         fixed window    ####........####........####..\n\
+         sliding counter ####.........#..#..#..#..#..#.\n\
+         sub-buckets     ####...........####...........\n\
+         sliding log     ####........####........####..\n\
+         hybrid          ####........#..#..#..#..#..#..\n",
+    );
     check(env!("CARGO_BIN_EXE_smol"), "5 pages, 10 ms apart: true\n");
     check(
         env!("CARGO_BIN_EXE_streams"),
