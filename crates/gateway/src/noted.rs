@@ -83,6 +83,9 @@ pub(crate) struct NotedStream<S> {
     notes: Arc<Notes>,
     /// The beginning of a response, while that may be an interim one.
     head: Option<Vec<u8>>,
+    /// True after interim responses alone: others run before the next read, because hyper reads on
+    /// until a response begins, and an upstream may send hints without end.
+    yields: bool,
 }
 
 impl<S> NotedStream<S> {
@@ -92,6 +95,7 @@ impl<S> NotedStream<S> {
             stream,
             notes: Arc::clone(&notes),
             head: None,
+            yields: false,
         };
         (stream, notes)
     }
@@ -106,10 +110,11 @@ impl<S> NotedStream<S> {
         };
         let continues = !head.is_empty();
         if continues || bytes.starts_with(BEGINNING) || BEGINNING.starts_with(bytes) {
-            head.extend_from_slice(&bytes[..bytes.len().min(MAX_BYTES + 1)]);
+            head.extend_from_slice(bytes);
             // Within a line, no head ends: one that comes byte by byte is parsed once for each line.
             let is_within = !bytes.contains(&b'\n') && head.len() <= MAX_BYTES;
             if is_within || pass_on(head, &self.notes.interim) {
+                self.yields = true;
                 return;
             }
         }
@@ -121,13 +126,14 @@ impl<S> NotedStream<S> {
 
 /// Passes interim responses on and removes them. Returns true if more may come.
 fn pass_on(bytes: &mut Vec<u8>, to: &Mutex<Option<InterimReceiver>>) -> bool {
-    while bytes.starts_with(BEGINNING) && bytes.len() <= MAX_BYTES {
+    let mut rest = &bytes[..];
+    while rest.starts_with(BEGINNING) {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut response = httparse::Response::new(&mut fields);
-        let length = match response.parse(bytes) {
-            Ok(Status::Complete(length)) => length,
-            Ok(Status::Partial) => return true,
-            Err(_) => return false,
+        let length = match response.parse(rest) {
+            Ok(Status::Complete(length)) if length <= MAX_BYTES => length,
+            Ok(Status::Partial) if rest.len() <= MAX_BYTES => break,
+            Ok(_) | Err(_) => return false,
         };
         let status = response
             .code
@@ -142,9 +148,12 @@ fn pass_on(bytes: &mut Vec<u8>, to: &Mutex<Option<InterimReceiver>>) -> bool {
                 }
             }
         }
-        bytes.drain(..length);
+        rest = &rest[length..];
     }
-    BEGINNING.starts_with(bytes)
+    let more_may_come = rest.starts_with(BEGINNING) || BEGINNING.starts_with(rest);
+    let passed = bytes.len() - rest.len();
+    bytes.drain(..passed);
+    more_may_come
 }
 
 /// Returns an interim response as a client receives it.
@@ -175,6 +184,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for NotedStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if std::mem::take(&mut self.yields) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         let came = &buffer.filled()[before..];
@@ -248,6 +261,24 @@ mod tests {
         for size in 1..=came.len() {
             assert_eq!(passed(came, size), expected, "{size}");
         }
+    }
+
+    #[test]
+    fn others_run_between_reads_of_interim_responses_alone() {
+        let came = "HTTP/1.1 103 X\r\n\r\n".repeat(1000) + "HTTP/1.1 200 OK\r\n\r\n";
+        let (mut stream, notes) = NotedStream::new(came.as_bytes());
+        notes.begin(None);
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let (mut sizes, mut is_pending) = (Vec::new(), Vec::new());
+        while sizes.iter().sum::<usize>() < came.len() {
+            let mut bytes = [0; 4096];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            let read = Pin::new(&mut stream).poll_read(&mut context, &mut buffer);
+            is_pending.push(read.is_pending());
+            sizes.push(buffer.filled().len());
+        }
+        let reads = came.len().div_ceil(4096);
+        assert_eq!(is_pending, [false, true].repeat(reads)[..2 * reads - 1]);
     }
 
     #[test]
