@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use ratekeeper::{Clock, SystemClock};
 use ratekeeper_core::{Mode, Origin, Time};
-use ratekeeper_policy::{Policy, Rule, RuleMode, WallTime};
+use ratekeeper_policy::{Policy, ProxySettings, Rule, RuleMode, WallTime};
 
 use self::document::document;
 pub(crate) use self::lines::{about, allowance, parts};
@@ -20,7 +20,7 @@ use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::place::{self, Place};
 use crate::request::{CliRequest, RequestArgs};
 use crate::source::{self, PolicySource};
-use crate::{Exit, Failure, Output, Result, words};
+use crate::{Exit, Failure, Output, Result, limits, words};
 
 /// Show which limits apply to a request and why, and the maximum and minimum of each
 #[derive(Args)]
@@ -123,11 +123,44 @@ fn list(policy: &Policy, output: &mut Output) -> Result<()> {
     for source in policy.geo.iter().flat_map(place::sources) {
         output.line(format!("{}  {source}", paint(NAME, "[geo]")))?;
     }
+    for adaptive in policy
+        .settings
+        .listen
+        .proxy
+        .iter()
+        .flat_map(adaptive_limits)
+    {
+        output.line(format!("{}  {adaptive}", paint(NAME, "[listen.proxy]")))?;
+    }
     output.talk(format!(
         "{}; use --request or --descriptor to see which apply",
         words::counted(written(policy).count(), "limit")
     ));
     Ok(())
+}
+
+/// Returns the adaptive limits of the gateway's upstream and of its routes in words.
+fn adaptive_limits(proxy: &ProxySettings) -> Vec<String> {
+    let routes = proxy.routes.iter().map(|route| {
+        let of = format!(" of the route `{}`", route.name);
+        (of, route.adaptive_concurrency.as_ref())
+    });
+    let usual = (String::new(), proxy.adaptive_concurrency.as_ref());
+    let all = std::iter::once(usual).chain(routes);
+    let texts = all.filter_map(|(of, bounds)| {
+        let bounds = bounds?;
+        let priority = bounds.priority.as_ref().map(|priority| {
+            let fields = limits::fields(&priority.matcher).join(", ");
+            format!("; the last {}% are for {fields}", priority.last_percent)
+        });
+        Some(format!(
+            "adaptive_concurrency{of}: from {} to {} requests wait at a time{}",
+            bounds.min,
+            bounds.max,
+            priority.unwrap_or_default()
+        ))
+    });
+    texts.collect()
 }
 
 /// Returns the limits as they are written; extras are shown with the limit they belong to.
