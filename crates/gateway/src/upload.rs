@@ -14,7 +14,7 @@ use http::HeaderName;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
 use crate::connection::Stream;
 use crate::counts::UpstreamCounts;
@@ -114,11 +114,6 @@ impl UploadBody {
 }
 
 impl Upload {
-    /// Returns when the last frame went by.
-    pub(crate) fn moved(&self) -> Option<Instant> {
-        *self.moved.lock()
-    }
-
     pub(crate) fn stage(&self) -> Stage {
         let stage = self.stage.load(Ordering::Relaxed);
         let all = [Stage::Upstream, Stage::Client, Stage::Sent, Stage::TooLarge];
@@ -211,5 +206,48 @@ impl fmt::Debug for UploadBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let upload = self.0.as_ref().map(|it| &it.upload);
         f.debug_tuple("UploadBody").field(&upload).finish()
+    }
+}
+
+/// Waits for a response, at most `patience` from now and from each part of the upload. Returns
+/// `None` afterwards.
+pub(crate) async fn in_time<T>(
+    response: impl Future<Output = T>,
+    upload: Option<&Upload>,
+    patience: Duration,
+) -> Option<T> {
+    let mut response = std::pin::pin!(response);
+    let mut end = Instant::now() + patience;
+    loop {
+        if let Ok(response) = timeout_at(end, &mut response).await {
+            return Some(response);
+        }
+        let moved = upload.and_then(|upload| *upload.moved.lock());
+        end = moved.map(|moved| moved + patience).filter(|it| *it > end)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The last part counts, not the moment at which the service looks.
+    #[tokio::test(start_paused = true)]
+    async fn an_upload_that_stalls_is_given_up_in_time_after_its_last_part() {
+        let start = Instant::now();
+        let upload = Upload::default();
+        let patience = Duration::from_secs(2);
+        let client = async {
+            for millis in [400, 1_900, 1_100] {
+                sleep(Duration::from_millis(millis)).await;
+                *upload.moved.lock() = Some(Instant::now());
+            }
+            std::future::pending::<()>().await;
+        };
+        assert_eq!(in_time(client, Some(&upload), patience).await, None);
+        assert_eq!(start.elapsed(), Duration::from_millis(3_400 + 2_000));
+        let soon = sleep(patience / 2);
+        assert_eq!(in_time(soon, Some(&upload), patience).await, Some(()));
+        assert_eq!(in_time(sleep(patience * 2), None, patience).await, None);
     }
 }

@@ -7,7 +7,6 @@ use http::header::HOST;
 use http::{Response, StatusCode, Version};
 use hyper::body::Incoming;
 use ratekeeper_core::{Nanos, Time};
-use tokio::time::{Instant, timeout_at};
 
 use super::{Forwarded, Gateway};
 use crate::address::{ConnectionLease, ConnectionOrigin};
@@ -21,7 +20,7 @@ use crate::kept::KeptRequest;
 use crate::noted::InterimReceiver;
 use crate::outgoing::{Form, copy, fit, prepare_response};
 use crate::tunnel::Tunnel;
-use crate::upload::{Stage, Upload};
+use crate::upload::{Stage, Upload, in_time};
 
 impl Gateway {
     /// Sends a request, again if that is safe, until a response comes.
@@ -164,28 +163,16 @@ impl Gateway {
         upload: Option<&Upload>,
         interim: Option<&InterimReceiver>,
     ) -> Result<Response<Incoming>, SendError> {
-        let result = {
-            let mut responding = std::pin::pin!(sender.send(request, interim));
-            let mut end = Instant::now() + self.settings.response;
-            loop {
-                if let Ok(result) = timeout_at(end, &mut responding).await {
-                    break result;
-                }
-                let moved = upload.and_then(Upload::moved);
-                let later = moved.map_or(end, |moved| moved + self.settings.response);
-                if later > end {
-                    end = later;
-                    continue;
-                }
-                let stage = upload.map(Upload::stage);
-                return Err(if stage == Some(Stage::Client) {
-                    SendError::End(ForwardError::UploadTimeout)
-                } else {
-                    SendError::Broken(UpstreamFailure::ResponseTimeout)
-                });
-            }
-        };
+        let response = sender.send(request, interim);
+        let result = in_time(response, upload, self.settings.response).await;
         let stage = upload.map(Upload::stage);
+        let result = result.ok_or_else(|| {
+            if stage == Some(Stage::Client) {
+                SendError::End(ForwardError::UploadTimeout)
+            } else {
+                SendError::Broken(UpstreamFailure::ResponseTimeout)
+            }
+        })?;
         result.map_err(|mut error| match error.take_message() {
             Some(request) => SendError::Unsent(Box::new(request)),
             None if stage == Some(Stage::Broken) => SendError::End(ForwardError::UploadBroken),
