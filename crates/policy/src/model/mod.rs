@@ -1,9 +1,51 @@
 //! The policy as it decides: no file, no diagnostic and no field of the language is known here.
 
 pub(crate) mod client;
-pub(crate) mod error;
 pub(crate) mod keys;
 pub(crate) mod matching;
 pub(crate) mod policy;
 pub(crate) mod rules;
 pub(crate) mod settings;
+
+pub use client::claims::Claims;
+pub use client::geo::{Asn, Country, Geo, GeoFile};
+pub use client::tokens::Tokens;
+pub use keys::by_hand::{ByHand, HandAct, HandEntry, HandTable, MAX_BY_HAND};
+pub use keys::key_bytes::KeyBytes;
+pub use keys::key_part::KeyPart;
+pub use keys::key_share::KeyShare;
+pub use keys::overrides::Override;
+pub use keys::plan::Plans;
+pub use keys::variants::{Allowance, Held, HeldBy, Variant, Variants};
+pub use matching::body::{BodyField, BodyFields, ResponseReader};
+pub use matching::descriptor::{Descriptor, EntryName, Numbers};
+pub use matching::exemption::Exemption;
+pub use matching::facts::Facts;
+pub use matching::matcher::Matcher;
+pub use matching::pattern::{Field, Pattern};
+pub use matching::patterns::Patterns;
+pub use policy::{Charges, Entry, NoCharge, Policy, Uncharged};
+pub use rules::Rules;
+pub use rules::active::{Active, WallTime};
+pub use rules::alert::Alert;
+pub use rules::calendar;
+pub use rules::correction::{Corrected, Correction, CostSource, Report, ResultSet};
+pub use rules::cost::{Cost, Price, PriceList};
+pub use rules::describe::{Description, Millis, Returned, Together, WorstCase};
+pub use rules::priority::Priority;
+pub use rules::role::Role;
+pub use rules::rule::{MissingKey, Rule, RuleMode};
+pub use rules::signal::{Gate, LOAD, Signal, UpstreamMeasure, upstream_signal};
+pub use settings::access_log::{AccessLogSettings, LoggedResponses};
+pub use settings::adaptive_bounds::AdaptiveBounds;
+pub use settings::health_check::HealthCheck;
+pub use settings::port_use::PortUse;
+pub use settings::route::Route;
+pub use settings::secret::Secret;
+pub use settings::telemetry::{MetricSettings, OtlpSettings};
+pub use settings::upstream_url::{UpstreamScheme, UpstreamTls, UpstreamUrl};
+pub use settings::{
+    AdminWrites, AlertSettings, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders,
+    Listen, LogDenials, NodeName, ProxySettings, RedisSettings, RevealKeys, SentinelSettings,
+    Settings, StoreTls, Tls, WebhookSettings,
+};

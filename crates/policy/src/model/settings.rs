@@ -23,20 +23,6 @@ use crate::{
     Secret, UpstreamTls, UpstreamUrl,
 };
 
-/// `headers = "ietf" | "legacy" | "both" | "off"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum HeaderStyle {
-    /// `RateLimit-Policy` and `RateLimit`.
-    #[default]
-    Ietf,
-    /// `X-RateLimit-*`.
-    Legacy,
-    /// Both.
-    Both,
-    /// Neither.
-    Off,
-}
-
 /// Settings of the process that the policy file may hold.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Settings {

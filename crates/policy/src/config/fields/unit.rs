@@ -1,7 +1,7 @@
 //! Fields of `unit`: the unit of the permits of a limit.
 
 use crate::config::document::shape::{Whole, fields, name};
-use crate::model::rules::unit::MAX_DECIMALS;
+use crate::http::unit::MAX_DECIMALS;
 
 fields! {
     pub(super) UNIT = "`unit`" {

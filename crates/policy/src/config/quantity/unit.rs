@@ -17,7 +17,7 @@ use crate::Cost;
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::read::{SpannedValue, Table, whole};
-use crate::model::rules::unit::{Decimal, Unit};
+use crate::http::unit::{Decimal, Unit};
 
 /// A value of a limit that is converted: its digits in the smallest unit.
 struct Converted {

@@ -11,7 +11,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use crate::model::client::octets::values_of;
+use crate::http::octets::values_of;
 use crate::model::client::tokens::{Tokens, VerifiedClaims};
 use crate::{Facts, WallTime};
 

@@ -23,7 +23,7 @@ pub(crate) use database::{GeoDatabase, GeoValue};
 
 use smallvec::SmallVec;
 
-use crate::model::client::octets::trim;
+use crate::http::octets::trim;
 use crate::{Field, ValueError};
 
 /// Maximum size of a database. A service holds it while it compiles it, and then up to 1.3 times

@@ -1,9 +1,6 @@
 //! What is known of the client of a request: its address, country and token.
 
 pub(crate) mod claims;
-pub(crate) mod forwarded;
 pub(crate) mod geo;
-pub(crate) mod identify;
-pub(crate) mod octets;
 #[cfg_attr(not(feature = "jwt"), path = "no_tokens.rs")]
 pub(crate) mod tokens;

@@ -27,7 +27,7 @@ mod spelling;
 
 use std::iter::once;
 
-use crate::model::client::octets::{split_once, trim};
+use crate::http::octets::{split_once, trim};
 use crate::model::matching::body::{is_same_form_name, json_leaves};
 use crate::{BodyField, Facts};
 

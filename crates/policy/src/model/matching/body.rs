@@ -30,7 +30,7 @@ pub(crate) use json::leaves as json_leaves;
 pub use response::ResponseReader;
 
 use crate::ValueError;
-use crate::model::client::octets::{split_once, trim, values_of};
+use crate::http::octets::{split_once, trim, values_of};
 
 /// Maximum number of steps of a JSON pointer.
 const MAX_STEPS: usize = 16;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::http::path::Reading;
 use crate::model::keys::stated::{Stated, StatedPlace};
-use crate::model::matching::path::Reading;
 use crate::model::matching::request::RequestFacts;
 use crate::{Facts, Field, PathCase, Pattern, Patterns};
 

@@ -9,7 +9,6 @@ pub(crate) mod facts;
 pub(crate) mod glob;
 pub(crate) mod matcher;
 pub(crate) mod part_index;
-pub(crate) mod path;
 pub(crate) mod path_pattern;
 pub(crate) mod pattern;
 pub(crate) mod patterns;

@@ -21,10 +21,10 @@ use std::hash::{BuildHasher, Hasher};
 use foldhash::fast::{FoldHasher, RandomState};
 
 use crate::Pattern;
+use crate::http::path::PathCase;
 use crate::model::matching::common_part::{CommonPart, FirstSegments};
 use crate::model::matching::glob::GlobPiece;
 use crate::model::matching::matcher::FieldValue;
-use crate::model::matching::path::PathCase;
 
 /// The index. The patterns come from the policy, so a client cannot cause collisions.
 #[derive(Clone, Debug, Default)]

@@ -3,9 +3,9 @@
 use std::cell::OnceCell;
 use std::net::IpAddr;
 
+use crate::http::path::{Normal, PathCase, Readings};
 use crate::model::client::geo::AsnText;
 use crate::model::matching::body::BodyValue;
-use crate::model::matching::path::{Normal, PathCase, Readings};
 use crate::{Asn, BodyField, Country, Facts, Geo, model::matching::pattern};
 
 /// Facts in the forms that rules compare and count.
@@ -25,7 +25,7 @@ impl<'a> RequestFacts<'a> {
     pub(crate) fn new(facts: &'a Facts<'a>) -> Self {
         Self {
             facts,
-            ip: facts.ip.map(crate::model::matching::pattern::address),
+            ip: facts.ip.map(crate::http::network::address),
             readings: OnceCell::new(),
             host: OnceCell::new(),
             method: OnceCell::new(),

@@ -13,11 +13,9 @@ pub(crate) mod correction;
 pub(crate) mod cost;
 pub(crate) mod describe;
 pub(crate) mod priority;
-pub(crate) mod refusal;
 pub(crate) mod role;
 pub(crate) mod rule;
 pub(crate) mod signal;
-pub(crate) mod unit;
 pub(crate) mod zone;
 
 use std::collections::HashMap;

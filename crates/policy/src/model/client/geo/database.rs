@@ -163,7 +163,7 @@ impl<V: GeoValue> GeoDatabase<V> {
 
     /// Returns the value of an address; `None` if it is unknown.
     pub(crate) fn find(&self, ip: IpAddr) -> Option<V> {
-        let record = match crate::model::matching::pattern::address(ip) {
+        let record = match crate::http::network::address(ip) {
             IpAddr::V4(v4) => self.walk(self.v4, u128::from(v4.to_bits()) << 96, 32),
             IpAddr::V6(v6) if self.has_ipv6 => self.walk(0, v6.to_bits(), 128),
             IpAddr::V6(_) => return None,

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use super::{KeyPart, prefix};
+use crate::http::path::Normal;
 use crate::model::client::geo::{AsnText, normal_place};
-use crate::model::matching::path::Normal;
 use crate::{Field, KeyBytes, ValueError};
 use crate::{model::keys::stated, model::keys::value};
 
@@ -29,7 +29,7 @@ impl KeyPart {
             Self::Ip { bits } => match value.parse::<IpAddr>() {
                 Ok(ip) => {
                     value::write_ip(
-                        crate::model::matching::pattern::address(ip),
+                        crate::http::network::address(ip),
                         prefix(*bits, ipv6_prefix),
                         out,
                     );

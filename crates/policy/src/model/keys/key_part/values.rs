@@ -6,7 +6,7 @@ use super::{KeyPart, prefix};
 use crate::model::keys::stated::{self, Stated, StatedPlace};
 use crate::model::matching::body::BodyValue;
 use crate::model::matching::request::RequestFacts;
-use crate::{Facts, KeyBytes, PathCase, model::keys::value, model::matching::pattern};
+use crate::{Facts, KeyBytes, PathCase, http::network, model::keys::value};
 
 /// Values that a key part depends on besides the request.
 #[derive(Clone, Copy, Debug)]
@@ -180,7 +180,7 @@ impl KeyPart {
         let is_address = matches!(self, Self::Descriptor(name) if name.key() == "remote_address");
         let text = std::str::from_utf8(value).ok().filter(|_| is_address);
         match text.and_then(|text| text.parse().ok()) {
-            Some(ip) => value::write_ip(pattern::address(ip), prefix(None, ipv6_prefix), out),
+            Some(ip) => value::write_ip(network::address(ip), prefix(None, ipv6_prefix), out),
             None if self.is_secret() => value::write_hashed(value, out),
             None => value::write_text(value, out),
         }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::trim;
-use crate::model::matching::path::{self, Normal};
+use crate::http::path::{self, Normal};
 
 /// Returns the value of a cookie in one spelling: without spaces, quotes and escapes, and with
 /// spaces in place of `+`, because some decoders make one of the other.

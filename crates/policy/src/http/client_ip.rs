@@ -1,4 +1,4 @@
-//! Identify: the client's address, behind trusted proxies.
+//! Client IP: the client's address, behind trusted proxies.
 //!
 //! ```text
 //!   client ---> proxy B ---> proxy A ---> us
@@ -22,9 +22,9 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::model::client::forwarded::{MAX_BYTES, MAX_HOPS, Syntax};
-use crate::model::client::octets::trim;
-use crate::model::matching::pattern;
+use crate::http::forwarded::{MAX_BYTES, MAX_HOPS, Syntax};
+use crate::http::network;
+use crate::http::octets::trim;
 
 /// Hop without an address.
 const UNIX: &[u8] = b"unix:";
@@ -78,19 +78,19 @@ impl Default for ClientIp {
 impl ClientIp {
     /// Returns true if `peer` is a trusted proxy. A peer of a Unix socket has the address 0.0.0.0.
     pub fn trusts(&self, peer: IpAddr) -> bool {
-        let peer = pattern::address(peer);
+        let peer = network::address(peer);
         if peer.is_unspecified() {
             return self.sockets == SocketTrust::Trust;
         }
         let mut trusted = self.trusted_proxies.iter();
-        trusted.any(|network| pattern::canonical(*network).contains(&peer))
+        trusted.any(|network| network::canonical(*network).contains(&peer))
     }
 
     /// Returns the client's address: walks the forwarding header from the right, past trusted
     /// proxies; a malformed chain falls back to the peer. Canonical: mapped IPv4 addresses are
     /// IPv4. (The IPv6 prefix is applied by key parts, not here.)
     pub fn identify(&self, peer: IpAddr, headers: &[(&str, &[u8])]) -> IpAddr {
-        let peer = pattern::address(peer);
+        let peer = network::address(peer);
         if !self.trusts(peer) {
             return peer;
         }
@@ -127,7 +127,7 @@ impl ClientIp {
                 if trim(hop) == UNIX && self.sockets == SocketTrust::Trust {
                     continue;
                 }
-                let ip = pattern::address(syntax.address(hop)?);
+                let ip = network::address(syntax.address(hop)?);
                 if !self.trusts(ip) {
                     return Some(ip);
                 }

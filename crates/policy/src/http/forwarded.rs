@@ -13,7 +13,7 @@
 
 use std::net::IpAddr;
 
-use crate::model::client::octets::trim;
+use crate::http::octets::trim;
 
 /// Maximum number of hops that are read.
 pub(crate) const MAX_HOPS: usize = 64;
