@@ -111,6 +111,8 @@ pub mod limits;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 pub mod observe;
 #[cfg(feature = "policy")]
+mod parsed;
+#[cfg(feature = "policy")]
 pub mod problem;
 pub mod smooth;
 #[cfg(feature = "tracing")]

@@ -48,8 +48,6 @@ use ratekeeper_core::{Decision, Error, Gcra, Nanos, Permits, Quota, Returns, Tim
 
 use crate::latest::Latest;
 use crate::{Clock, SystemClock};
-#[cfg(feature = "policy")]
-pub(crate) use configured::limit_of;
 use desk::{Waitable as _, behind_the_line, never, permits};
 pub use grant::Grant;
 pub(crate) use grant::GrantOrigin;
