@@ -235,7 +235,7 @@ gateway.md
   that has switched | 10 min |
     server/src/doors/proxy/upstreams.rs: UPGRADE: Nanos = Nanos::from_secs(600);
   (matching.md#values-of-the-body) | 64 KiB |
-    keeper/src/tower/inspected.rs: MAX_INSPECTED_BODY: usize = 64 << 10;
+    keeper/src/tower/policy/inspected.rs: MAX_INSPECTED_BODY: usize = 64 << 10;
   to each process, 600 in a minute
     server/src/doors/proxy/preflight.rs: PER_ADDRESS: Quota = Quota::per_minute(600);
   size of the head of a request, from 8 KiB | 16 KiB |
@@ -271,7 +271,7 @@ advanced.md
     server/src/serve/http_receiver.rs: ATTEMPT: Duration = Duration::from_secs(10);
 matching.md
   A body of more than 64 KiB
-    keeper/src/tower/inspected.rs: MAX_INSPECTED_BODY: usize = 64 << 10;
+    keeper/src/tower/policy/inspected.rs: MAX_INSPECTED_BODY: usize = 64 << 10;
   All bodies together take at most 64 MiB
     server/src/serve/body_budget.rs: MAX_HELD_BYTES: usize = 64 << 20;
 matching.md

@@ -10,17 +10,20 @@ mod loan;
 #[cfg(feature = "redis")]
 mod open;
 mod outcome;
-pub(crate) mod permit;
 mod policy_files;
+#[cfg(any(feature = "redis", feature = "tower"))]
+pub(crate) mod policy_text;
 mod rate_limit;
 #[cfg(feature = "redis")]
 mod redis_settings;
-pub(crate) mod report;
 pub(crate) mod reporting;
 pub(crate) mod reservations;
+mod response;
 mod scope;
 mod signals;
 
+pub use crate::permit::{NoPermit, Permit};
+pub use crate::report::{LimitReport, LimitReports};
 pub use answer::Answer;
 pub use call::{Act, Answers, Asked};
 pub use decision_id::{DecisionId, NoDecisionId};
@@ -28,13 +31,11 @@ pub use keeper::{Keeper, MAX_REPLACED};
 #[cfg(feature = "redis")]
 pub use open::OpenError;
 pub use outcome::Outcome;
-pub use permit::{NoPermit, Permit};
 pub use policy_files::read_policy_files;
 pub use rate_limit::RateLimitError;
 pub use ratekeeper_policy::Report;
 #[cfg(feature = "redis")]
 pub use redis_settings::{read_secret, redis_config};
-pub use report::{LimitReport, LimitReports};
 pub use reporting::Reported;
 pub use reservations::{ExpiredReservations, ReservationCounts, Reservations};
 pub use scope::Scope;

@@ -16,10 +16,10 @@
 //!   draft-ietf-httpapi-ratelimit-headers-11 (2026); RFC 9110, section 10.2.3 (Retry-After).
 //!   The draft still moves; nothing outside this file knows its syntax.
 
-use ratekeeper_core::{Mode, Nanos};
+use ratekeeper_core::Nanos;
 use ratekeeper_policy::HeaderStyle;
 
-use crate::{Answer, LimitReport, LimitReports, Outcome};
+use crate::LimitReport;
 
 /// Names of the fields, lower case as HTTP/2 wants them.
 pub mod names {
@@ -52,40 +52,6 @@ pub type HeaderField = (&'static str, String);
 
 /// Room for the value of two limits.
 const USUAL_BYTES: usize = 64;
-
-impl Answer {
-    /// Returns the header fields for the client, in the policy's style, with `Retry-After` if the
-    /// request is refused and waiting helps.
-    pub fn header_fields(&self) -> Vec<HeaderField> {
-        let mut fields = Vec::new();
-        self.put_header_fields(|name, value| fields.push((name, value.to_owned())));
-        fields
-    }
-
-    /// Passes name and value of each of the [`header_fields`](Self::header_fields) to `put`; the
-    /// values are written one after the other into the same buffer.
-    pub fn put_header_fields(&self, mut put: impl FnMut(&'static str, &str)) {
-        let style = self.policy().headers;
-        let mut value = FieldText::new();
-        if style != HeaderStyle::Off {
-            let reports = self.reports();
-            put_promise(&reports, style, &mut value, &mut put);
-            put_balance(&reports, style, &mut value, &mut put);
-        }
-        put_wait(self.retry_after(), &mut value, &mut put);
-        let mut soft = self.soft_denials().map(|outcome| &*outcome.rule.limit.name);
-        if let Some(first) = soft.next() {
-            put(names::SOFT, value.names(first, soft));
-        }
-    }
-
-    /// Returns the reports to show to the client, the tightest limit first.
-    pub fn reports(&self) -> LimitReports<'_> {
-        let enforced = |outcome: &Outcome<'_>| outcome.mode() == Some(Mode::Enforce);
-        let shown = self.outcomes().filter(enforced);
-        LimitReport::tightest_first(shown.map(|outcome| outcome.report()))
-    }
-}
 
 /// Passes the fields of `style` that describe these limits to `put`, the tightest limit first; no
 /// `Retry-After`.
@@ -173,17 +139,6 @@ pub(crate) struct FieldText(String);
 impl FieldText {
     pub(crate) fn new() -> Self {
         Self(String::with_capacity(USUAL_BYTES))
-    }
-
-    /// Returns names, each after a comma but the first.
-    fn names<'n>(&mut self, first: &str, others: impl Iterator<Item = &'n str>) -> &str {
-        self.0.clear();
-        self.0.push_str(first);
-        for name in others {
-            self.0.push_str(", ");
-            self.0.push_str(name);
-        }
-        &self.0
     }
 
     fn list<'r>(

@@ -90,9 +90,10 @@
 //!
 //! # In a server
 //!
-//! With the feature `tower`, the module `tower` puts limiters and policies around the services
-//! of axum, tonic and hyper; with the feature `actix`, around services of actix-web too. With the
-//! feature `policy`, the module `engine` decides about requests by a text of many limits.
+//! With the feature `tower`, the module `tower` puts limiters around the services of axum, tonic
+//! and hyper; with the feature `actix`, around services of actix-web too. With the feature `policy`,
+//! the module `engine` decides about requests by a text of many limits, and `tower` puts such
+//! policies around services.
 
 mod at_once;
 #[macro_use]
@@ -102,7 +103,7 @@ pub mod clock;
 mod counter;
 #[cfg(feature = "policy")]
 pub mod engine;
-#[cfg(feature = "policy")]
+#[cfg(any(feature = "policy", feature = "tower"))]
 pub mod headers;
 pub mod keyed;
 mod latest;
@@ -112,8 +113,12 @@ pub mod limits;
 pub mod observe;
 #[cfg(feature = "policy")]
 mod parsed;
-#[cfg(feature = "policy")]
+#[cfg(any(feature = "policy", feature = "tower"))]
+mod permit;
+#[cfg(any(feature = "policy", feature = "tower"))]
 pub mod problem;
+#[cfg(any(feature = "policy", feature = "tower"))]
+mod report;
 pub mod smooth;
 #[cfg(feature = "tracing")]
 pub mod spans;
@@ -129,7 +134,7 @@ pub use limits::Limits;
 pub use ratekeeper_core as core;
 #[doc(inline)]
 pub use ratekeeper_core::Quota;
-#[cfg(feature = "policy")]
+#[cfg(any(feature = "policy", feature = "tower"))]
 pub use ratekeeper_policy as policy;
 pub use ratekeeper_store as store;
 
@@ -153,6 +158,12 @@ pub use smooth::SmoothRateLimiter;
 #[cfg(feature = "tracing")]
 #[doc(hidden)]
 pub use spans::Traced;
+#[cfg(any(feature = "policy", feature = "tower"))]
+#[doc(hidden)]
+pub use {
+    permit::{NoPermit, Permit},
+    report::{LimitReport, LimitReports},
+};
 
 /// Idioms that would serve a request that a limit refuses. None of them compiles; the form
 /// beside it does.

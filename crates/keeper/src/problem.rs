@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use ratekeeper_core::{Permits, Verdict};
 use ratekeeper_policy::Body;
 
+use crate::LimitReport;
 use crate::headers::retry_after_secs;
-use crate::{Answer, LimitReport, Outcome};
 
 /// Content type of a problem document.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -55,23 +55,6 @@ pub struct RefusalBody<'a> {
     pub content_type: &'a str,
     /// The bytes, as text.
     pub content: String,
-}
-
-impl Answer {
-    /// Returns the body of the refusal, as the policy sets it; `None` if the request is allowed or
-    /// the policy sets an empty body.
-    pub fn body(&self) -> Option<RefusalBody<'_>> {
-        self.body_sent_with(self.status())
-    }
-
-    /// Returns the [`body`](Self::body) of a refusal that is sent with another status than the
-    /// limit's own, because a problem document contains its status (RFC 9457, section 3.1.2).
-    pub fn body_sent_with(&self, status: u16) -> Option<RefusalBody<'_>> {
-        let refused_by = self.refused_by()?;
-        let violated = self.outcomes().filter(Outcome::refuses);
-        let violated = violated.map(|outcome| &*outcome.rule.limit.name);
-        body(&refused_by.report(), violated, status)
-    }
 }
 
 /// Returns the body of a refusal by this limit, sent with `status`; `None` if it is empty.
@@ -153,17 +136,21 @@ fn problem<'a>(
 }
 
 /// Escapes the text from `start` on for a string of JSON; most texts need no change.
-fn escape_from(start: usize, document: &mut String) {
+pub(crate) fn escape_from(start: usize, document: &mut String) {
     let escaped = |byte: &&u8| **byte < b' ' || matches!(**byte, b'"' | b'\\');
     let text = document.as_bytes().iter().skip(start);
     // Counting all is faster than finding the first.
     if text.filter(escaped).count() > 0 {
-        let text = document.split_off(start);
-        let quoted = serde_json::to_string(&text).unwrap_or_default(); // a string: cannot fail
-        let text = quoted
-            .strip_prefix('"')
-            .and_then(|text| text.strip_suffix('"'));
-        document.push_str(text.unwrap_or_default());
+        for letter in document.split_off(start).chars() {
+            match letter {
+                '"' | '\\' => document.extend(['\\', letter]),
+                '\n' => document.push_str("\\n"),
+                '\0'..' ' => {
+                    let _ = write!(document, "\\u{:04x}", u32::from(letter)); // a string takes all
+                }
+                _ => document.push(letter),
+            }
+        }
     }
 }
 
@@ -253,6 +240,7 @@ mod tests {
 
     #[test]
     fn texts_of_the_policy_are_escaped() {
+        let control: String = ('\0'..='\x7f').collect();
         for text in [
             "",
             "Come back in 60 s.",
@@ -261,11 +249,12 @@ mod tests {
             "a\\b",
             "two\nlines\u{1}",
             "\u{e9}\u{2028}",
+            &control,
         ] {
             let mut document = format!("\"{text}");
             escape_from(1, &mut document);
             document.push('"');
-            assert_eq!(document, serde_json::to_string(text).unwrap());
+            assert_eq!(serde_json::from_str::<String>(&document).unwrap(), text);
         }
     }
 }

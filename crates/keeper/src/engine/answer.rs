@@ -12,7 +12,7 @@ use ratekeeper_core::{Decision, Key, LeaseId, Mode, Nanos, Permits, Time, Verdic
 use ratekeeper_policy::{Charges, Country, Entry, NoCharge, Policy, Rule, Uncharged};
 use ratekeeper_store::Decisions;
 
-use super::report::wait;
+use crate::report::wait;
 use crate::{DecisionId, Outcome};
 
 /// The decisions of the limits about one request.

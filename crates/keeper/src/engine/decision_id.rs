@@ -22,7 +22,7 @@ use ratekeeper_core::{Key, KeyBuilder, LeaseId, Nanos, Permits, Time};
 use ratekeeper_policy::{Charges, Correction, Entry, Policy, Rule};
 use sha2::{Digest as _, Sha256};
 
-use super::permit::{decoded, encoded, is_whole};
+use crate::permit::{decoded, encoded, is_whole};
 
 /// Version of the layout.
 const VERSION: u8 = 4;

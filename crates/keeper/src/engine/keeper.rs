@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 
 use super::call::is_refunded;
 use super::scope::{Scope, keep_entries};
+use crate::permit::lends;
 use crate::{Answer, Clock, Reservations, at_once};
 pub use install::MAX_REPLACED;
 use install::{LimitIds, Zero};
@@ -265,11 +266,6 @@ pub(crate) fn list<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'
 /// Returns the same charges at no cost, so that they are judged and change nothing.
 fn free<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {
     charges.iter(policy).map(at_no_cost).collect()
-}
-
-/// Returns true if the limit lends permits.
-pub(crate) fn lends(charge: &Charge<'_>) -> bool {
-    charge.limit.algorithm.concurrency().is_some()
 }
 
 fn at_no_cost(charge: Charge<'_>) -> Charge<'_> {

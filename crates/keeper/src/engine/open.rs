@@ -8,13 +8,10 @@
 use std::fmt;
 use std::path::Path;
 
-use ratekeeper_policy::config::{self, Colour, Context};
-use ratekeeper_store::{AnyStore, Fallback, MemoryConfig, MemoryStore, RedisStore, StoreError};
+use ratekeeper_store::{AnyStore, Fallback, RedisStore, StoreError};
 
-use crate::{Clock, Keeper, SystemClock, read_policy_files, redis_config};
-
-/// Maximum bytes of a policy file, as in the language.
-const MAX_BYTES: u64 = config::MAX_BYTES as u64;
+use super::policy_text::{PolicyText, memory_of};
+use crate::{Clock, Keeper, SystemClock, redis_config};
 
 /// Why a keeper cannot be opened.
 ///
@@ -100,14 +97,12 @@ impl Keeper<AnyStore, SystemClock> {
     /// # Errors
     /// The errors of [`open`](Self::open), and an unreadable file.
     pub fn open_file(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        let path = path.as_ref();
-        let shown = path.display().to_string();
-        let text = read(path).map_err(|error| OpenError::Unreadable {
-            path: shown.clone(),
+        let text = PolicyText::read(path.as_ref());
+        let text = text.map_err(|error| OpenError::Unreadable {
+            path: path.as_ref().display().to_string(),
             reason: error.to_string(),
         })?;
-        let home = path.parent().unwrap_or(Path::new(""));
-        made(&shown, &text, home, SystemClock::new())
+        made(&text, SystemClock::new())
     }
 }
 
@@ -117,41 +112,20 @@ impl<C: Clock> Keeper<AnyStore, C> {
     /// # Errors
     /// The errors of [`open`](Keeper::open).
     pub fn open_with_clock(text: &str, clock: C) -> Result<Self, OpenError> {
-        made("policy", text, Path::new(""), clock)
+        made(&PolicyText::new(text), clock)
     }
 }
 
-fn made<C: Clock>(
-    name: &str,
-    text: &str,
-    home: &Path,
-    clock: C,
-) -> Result<Keeper<AnyStore, C>, OpenError> {
-    let origin = clock.origin();
-    let files = read_policy_files(text, home);
-    let loaded = config::parse_file(text, &files, Context::from(origin), clock.now());
-    let loaded = loaded.map_err(|findings| {
-        OpenError::Invalid(config::render(name, text, &findings, Colour::Never))
-    })?;
-    let policy = loaded.policy;
-    let budget_bytes = policy.settings.memory_budget;
-    let budget_bytes = budget_bytes.unwrap_or(MemoryConfig::default().budget_bytes);
-    let memory = MemoryStore::new(MemoryConfig { budget_bytes });
+fn made<C: Clock>(text: &PolicyText, clock: C) -> Result<Keeper<AnyStore, C>, OpenError> {
+    let policy = text.load(&clock).map_err(OpenError::Invalid)?;
+    let memory = memory_of(&policy);
     let store = match &policy.settings.redis {
         None => AnyStore::Memory(memory),
         Some(redis) => {
-            let config = redis_config(&redis.clone().at_home(home), None);
+            let config = redis_config(&redis.clone().at_home(&text.home), None);
             let main = config.and_then(RedisStore::new).map_err(OpenError::Store)?;
             AnyStore::Redis(Box::new(Fallback::new(main, memory, redis.nodes)))
         }
     };
     Ok(Keeper::new(policy, store, clock))
-}
-
-fn read(path: &Path) -> std::io::Result<String> {
-    use std::io::Read;
-    let mut text = String::new();
-    let file = std::fs::File::open(path)?;
-    file.take(MAX_BYTES + 1).read_to_string(&mut text)?; // one more is too long for the parser
-    Ok(text)
 }

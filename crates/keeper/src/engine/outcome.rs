@@ -3,6 +3,8 @@
 use ratekeeper_core::{Decision, Key, Limit, Mode, Nanos, Outage, Permits};
 use ratekeeper_policy::{Numbers, Role, Rule, RuleMode, Variant};
 
+use crate::LimitReport;
+
 /// The decision of one limit.
 ///
 /// ```
@@ -133,5 +135,30 @@ impl<'a> Outcome<'a> {
     /// Returns the mode of its decision: of an alternative, the mode of the limit that asks it.
     pub fn mode(&self) -> Option<Mode> {
         self.mode
+    }
+
+    /// Returns the outcome as clients are shown it.
+    pub fn report(&self) -> LimitReport<'a> {
+        let algorithm = &self.limit.algorithm;
+        let is_level = algorithm.concurrency().is_some();
+        let window = self.window();
+        let more_after = algorithm.effective_window(&self.decision).or(window);
+        LimitReport {
+            name: &self.rule.limit.name,
+            quota: self.quota(),
+            window,
+            more_after: more_after.filter(|_| !is_level),
+            is_level,
+            text: self.text(),
+            unit: self.rule.unit.as_ref(),
+            decision: Decision {
+                remaining: self.remaining(),
+                ..self.decision
+            },
+            cost: self.cost,
+            key_missing: self.key_missing,
+            outage: self.outage,
+            refusal: &self.rule.refusal,
+        }
     }
 }

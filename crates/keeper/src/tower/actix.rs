@@ -31,7 +31,6 @@ use super::body::LimitedBody;
 use super::gate::Gate;
 use super::key_source::peer::Peer;
 use super::service::RateLimited;
-use crate::Report;
 
 /// A layer as a middleware of actix-web; made by
 /// [`for_actix`](RateLimitLayer::for_actix). Clones share the counts of the layer.
@@ -285,7 +284,8 @@ where
             let status = http::StatusCode::from_u16(answer.status().as_u16());
             *response.status_mut() = status.unwrap_or_default();
             *response.headers_mut() = fields_of(answer.headers());
-            if let Some(report) = answer.extensions().get::<Report>() {
+            #[cfg(feature = "policy")]
+            if let Some(report) = answer.extensions().get::<crate::Report>() {
                 response.extensions_mut().insert(report.clone());
             }
             *slot.0.borrow_mut() = Held::Answered(request, answer);

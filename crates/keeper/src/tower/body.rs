@@ -10,7 +10,7 @@ use pin_project_lite::pin_project;
 
 use super::gate::measured::Measured;
 use super::hold::RequestHold;
-use super::reporter::ResponseCosts;
+use super::reporter::{self, ResponseCosts};
 
 pin_project! {
     /// The body of a response. Permits that the request holds (see
@@ -78,7 +78,7 @@ impl<B> LimitedBody<B> {
             if let Some(measured) = hold.as_mut().and_then(RequestHold::measured) {
                 measured.whole();
             }
-            settle(&mut costs);
+            reporter::settle(&mut costs);
             return Self::free(body);
         }
         Self::other(Other::Held { body, hold, costs })
@@ -128,36 +128,6 @@ fn see<D: Buf, E>(measured: &mut Measured, frame: Option<&Result<Frame<D>, E>>) 
             }
         }
         Some(Err(_)) => {}
-    }
-}
-
-/// Settles costs at the end of a body.
-fn settle(costs: &mut Option<Box<ResponseCosts>>) {
-    if let Some(costs) = costs.take() {
-        costs.finish();
-    }
-}
-
-/// Reads a frame for the costs that a body settles. After an error, or data in several pieces, the
-/// estimates stay.
-fn read<D: Buf, E>(costs: &mut Option<Box<ResponseCosts>>, frame: Option<&Result<Frame<D>, E>>) {
-    let Some(reading) = costs else {
-        return;
-    };
-    match frame {
-        None => settle(costs),
-        Some(Ok(frame)) => {
-            if let Some(data) = frame.data_ref() {
-                match data.chunk() {
-                    whole if whole.len() == data.remaining() => reading.add(whole),
-                    _ if reading.reads_data() => *costs = None,
-                    _ => {}
-                }
-            } else if let Some(fields) = frame.trailers_ref() {
-                reading.add_trailers(fields);
-            }
-        }
-        Some(Err(_)) => *costs = None,
     }
 }
 
@@ -214,12 +184,12 @@ where
                 measured.whole();
             }
         }
-        read(costs, frame.as_ref());
+        reporter::read(costs, frame.as_ref());
         // Servers do not ask for more than an announced length, nor behind trailers.
         if let Some(Ok(last)) = &frame
             && (last.is_trailers() || body.is_end_stream())
         {
-            settle(costs);
+            reporter::settle(costs);
         }
         if !matches!(&frame, Some(Ok(_))) {
             drop(hold.take());

@@ -9,8 +9,10 @@ use smallvec::SmallVec;
 
 use super::key_source::no_key::NoKey;
 use super::shown::ShownLimit;
+#[cfg(feature = "policy")]
+use crate::Answer;
+use crate::LimitReport;
 use crate::problem::{self, RefusalBody};
-use crate::{Answer, LimitReport, Outcome};
 
 /// A request that limits refuse, or would refuse if they were enforced; for the callbacks of a
 /// layer.
@@ -34,6 +36,7 @@ pub(super) enum DeniedBy {
     /// The limits of a layer, that with the longest wait first.
     Limits(SmallVec<[ShownDecision; 1]>),
     /// The limits of a policy.
+    #[cfg(feature = "policy")]
     Policy(Box<Answer>),
     /// The request has no key under a limit.
     NoKey { limit: Arc<str>, reason: NoKey },
@@ -65,6 +68,7 @@ impl Denial {
         match &self.0 {
             DeniedBy::Limits(limits) => limits.first().map(ShownDecision::report),
             DeniedBy::NoKey { .. } => None,
+            #[cfg(feature = "policy")]
             DeniedBy::Policy(answer) => {
                 let refused_by = answer.refused_by();
                 let outcome = refused_by.or_else(|| answer.shadow_denials().next());
@@ -75,21 +79,24 @@ impl Denial {
 
     /// Returns the names of all limits that deny the request.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        let denies = |outcome: &Outcome<'_>| outcome.refuses() || outcome.shadow_denies();
-        let (own, limit, answer) = match &self.0 {
-            DeniedBy::Limits(limits) => (&limits[..], None, None),
-            DeniedBy::NoKey { limit, .. } => (&[][..], Some(&**limit), None),
-            DeniedBy::Policy(answer) => (&[][..], None, Some(answer)),
+        let (own, limit) = match &self.0 {
+            DeniedBy::Limits(limits) => (&limits[..], None),
+            DeniedBy::NoKey { limit, .. } => (&[][..], Some(&**limit)),
+            #[cfg(feature = "policy")]
+            DeniedBy::Policy(_) => (&[][..], None),
         };
-        let outcomes = answer.into_iter().flat_map(|answer| answer.outcomes());
-        let names = outcomes.filter(denies);
-        own.iter()
-            .map(|shown| shown.report().name)
-            .chain(limit)
-            .chain(names.map(|outcome| &*outcome.rule.limit.name))
+        let names = own.iter().map(|shown| shown.report().name).chain(limit);
+        #[cfg(feature = "policy")]
+        let names = {
+            let outcomes = self.answer().into_iter().flat_map(Answer::outcomes);
+            let denying = outcomes.filter(|it| it.refuses() || it.shadow_denies());
+            names.chain(denying.map(|outcome| &*outcome.rule.limit.name))
+        };
+        names
     }
 
     /// Returns the answer of the policy; `None` for the limit of a layer without a policy.
+    #[cfg(feature = "policy")]
     pub fn answer(&self) -> Option<&Answer> {
         match &self.0 {
             DeniedBy::Limits(_) | DeniedBy::NoKey { .. } => None,
@@ -99,10 +106,10 @@ impl Denial {
 
     /// Returns the reason if the request has no key under a limit of the layer.
     pub const fn no_key(&self) -> Option<&NoKey> {
-        match &self.0 {
-            DeniedBy::NoKey { reason, .. } => Some(reason),
-            DeniedBy::Limits(_) | DeniedBy::Policy(_) => None,
+        if let DeniedBy::NoKey { reason, .. } = &self.0 {
+            return Some(reason);
         }
+        None
     }
 
     /// Returns how long the client must wait; `None` if waiting does not help, or if only limits in
@@ -111,6 +118,7 @@ impl Denial {
         let wait = match &self.0 {
             DeniedBy::Limits(limits) => limits.first()?.decision.verdict.retry_after(),
             DeniedBy::NoKey { .. } => None,
+            #[cfg(feature = "policy")]
             DeniedBy::Policy(answer) => answer.retry_after(),
         };
         wait.map(Duration::from)
@@ -121,18 +129,27 @@ impl Denial {
         match &self.0 {
             DeniedBy::Limits(_) => self.by().map_or(200, |limit| limit.refusal.status),
             DeniedBy::NoKey { reason, .. } => reason.status(),
+            #[cfg(feature = "policy")]
             DeniedBy::Policy(answer) => answer.status(),
         }
     }
 
     /// Returns true if only limits in shadow mode deny the request.
     pub(super) fn is_shadow(&self) -> bool {
-        self.answer().is_some_and(Answer::allowed)
+        match &self.0 {
+            DeniedBy::Limits(_) | DeniedBy::NoKey { .. } => false,
+            #[cfg(feature = "policy")]
+            DeniedBy::Policy(answer) => answer.allowed(),
+        }
     }
 
     /// Returns how long the request is held back if it passes all the same.
     pub(super) fn delay(&self) -> Nanos {
-        self.answer().map_or(Nanos::ZERO, Answer::delay)
+        match &self.0 {
+            DeniedBy::Limits(_) | DeniedBy::NoKey { .. } => Nanos::ZERO,
+            #[cfg(feature = "policy")]
+            DeniedBy::Policy(answer) => answer.delay(),
+        }
     }
 
     pub(super) fn body(&self) -> Option<RefusalBody<'_>> {
@@ -141,6 +158,7 @@ impl Denial {
                 let limit = self.by()?;
                 problem::body(&limit, self.names(), limit.refusal.status)
             }
+            #[cfg(feature = "policy")]
             DeniedBy::Policy(answer) => answer.body(),
             DeniedBy::NoKey { limit, reason } => Some(reason.body(limit)),
         }
@@ -148,12 +166,11 @@ impl Denial {
 
     /// Returns a sentence or two for the person who reads the response.
     pub(super) fn detail(&self) -> String {
-        match &self.0 {
-            DeniedBy::NoKey { limit, reason } => reason.detail(limit),
-            DeniedBy::Limits(_) | DeniedBy::Policy(_) => self
-                .by()
-                .map_or_else(String::new, |limit| problem::detail(&limit)),
+        if let DeniedBy::NoKey { limit, reason } = &self.0 {
+            return reason.detail(limit);
         }
+        self.by()
+            .map_or_else(String::new, |limit| problem::detail(&limit))
     }
 }
 

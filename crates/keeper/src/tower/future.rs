@@ -21,7 +21,6 @@ use super::hold::RequestHold;
 use super::pass::{Pass, PassTerms};
 use super::reporter::ResponseCosts;
 use super::settle::SettledRuling;
-use crate::Report;
 
 pin_project! {
     /// The response to one request. Dropped, it leaves the line it waits in, and gives back the
@@ -197,12 +196,8 @@ fn answered<R>(
         measured.answered(response.status(), response.headers());
     }
     let terms = terms?;
-    let costs = terms.reporter.take().and_then(|reporter| {
-        let own = response.extensions_mut().remove::<Report>();
-        let own = own.unwrap_or_default();
-        let own = own.or_status(response.status().as_u16());
-        (reporter.receive)(own, response.headers()).costs
-    });
+    let reporter = terms.reporter.take();
+    let costs = reporter.and_then(|reporter| reporter.receive_response(response));
     terms.fields.put_into(response.headers_mut());
     costs
 }

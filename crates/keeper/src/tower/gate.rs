@@ -6,12 +6,11 @@
 //! ```
 
 pub(super) mod adaptive;
-mod admit;
+pub(super) mod admit;
 pub(super) mod counted;
 pub(super) mod in_flight;
 pub(super) mod keyed;
 pub(super) mod measured;
-pub(super) mod policy;
 pub(super) mod single;
 pub(super) mod together;
 

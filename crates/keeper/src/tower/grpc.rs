@@ -19,7 +19,7 @@ use ratekeeper_core::Nanos;
 
 use super::denial::Denial;
 use super::key_source::no_key::NoKey;
-use crate::engine::permit::encoded_in;
+use crate::permit::encoded_in;
 
 const INVALID_ARGUMENT: u8 = 3;
 const DEADLINE_EXCEEDED: u8 = 4;

@@ -1,12 +1,9 @@
 //! Layer: the limits in front of a service, and their settings.
 
-use std::net::SocketAddr;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use ratekeeper_core::{AnyAlgorithm, Mode, Nanos, Permits};
 use ratekeeper_policy::{Body, HeaderStyle};
-use ratekeeper_store::{Store, StoreError};
 use tower_layer::Layer;
 
 use super::denial::Denial;
@@ -14,19 +11,16 @@ use super::described::Described;
 use super::gate::Gate;
 use super::gate::counted::Counted;
 use super::gate::keyed::Keyed;
-use super::gate::policy::ByPolicy;
 use super::gate::single::Single;
 use super::gate::together::Together;
 use super::head::RequestHead;
-use super::inspect::InspectLayer;
 use super::key_source::KeySource;
-use super::key_source::peer::PeerSource;
 use super::ledger::Ledger;
 use super::service::{LayerContext, RateLimited};
 use super::settle::{Counts, GateSettings};
 use super::shown::Limited;
 use crate::limiter::LimiterAlgorithm;
-use crate::{Keeper, KeyedLimiter, Limiter, Timer};
+use crate::{KeyedLimiter, Limiter, Timer};
 
 /// Puts services behind limits; see the [module](crate::tower).
 ///
@@ -101,105 +95,6 @@ where
             source,
         };
         Self::made(gate, GateSettings::default())
-    }
-}
-
-impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
-    /// All limits of a policy that match a request, all together or none. The keeper may be shared
-    /// with other front ends; [`policy_text`](RateLimitLayer::policy_text) makes one.
-    ///
-    /// Limits of concurrency lend for the life of the response body, and are renewed meanwhile; a
-    /// limit with a `queue` holds requests back.
-    pub fn policy(keeper: impl Into<Arc<Keeper<S, C>>>) -> Self {
-        Self::made(ByPolicy::new(keeper.into()), GateSettings::default())
-    }
-
-    /// Sets the extension of a request that is the address of its peer: axum's
-    /// `ConnectInfo<SocketAddr>`, with `into_make_service_with_connect_info`. By default it is
-    /// [`Peer`](super::Peer) or a `SocketAddr`.
-    ///
-    /// A limit that counts a request by address refuses it with 500 if it has none, unless
-    /// `missing_key` is set in the policy.
-    #[must_use]
-    pub fn peer_in<T>(mut self) -> Self
-    where
-        T: Deref<Target = SocketAddr> + Send + Sync + 'static,
-    {
-        self.gate.peer = PeerSource::of::<T>();
-        self
-    }
-
-    /// Like [`peer_in`](Self::peer_in), for an extension with the address inside: tonic's
-    /// `.peer_from(TcpConnectInfo::remote_addr)`.
-    #[must_use]
-    pub fn peer_from<T: Send + Sync + 'static>(
-        mut self,
-        address: impl Fn(&T) -> Option<SocketAddr> + Send + Sync + 'static,
-    ) -> Self {
-        self.gate.peer = PeerSource::from(address);
-        self
-    }
-
-    /// Sets the application's attributes of a request, for keys and matches by `attr:NAME`: the
-    /// user that an outer layer has found, a plan.
-    #[must_use]
-    pub fn attributes(
-        mut self,
-        attributes: impl Fn(RequestHead<'_>) -> Vec<(&'static str, String)> + Send + Sync + 'static,
-    ) -> Self {
-        self.gate.attributes = Some(Arc::new(attributes));
-        self
-    }
-
-    /// Returns a layer to be put around this one, for limits that count by values of the body:
-    /// `form:NAME`, `json:/POINTER`. It reads at most 64 KiB of the body of a request, if a limit that
-    /// applies needs it, and hands on the same content. Without it, such values are missing, unless
-    /// [`attributes`](Self::attributes) has them (`"form:user"`).
-    ///
-    /// Call it last: it uses the layer as it is now, so that settings made afterwards (the peer, the
-    /// attributes) do not reach it.
-    ///
-    /// The time that a client takes is bounded by the time limits of the server, as for any service
-    /// that reads bodies. A body that breaks off counts as one that cannot be read, and the service
-    /// inside receives the error.
-    ///
-    /// ```
-    /// use ratekeeper::tower::RateLimitLayer;
-    /// use tower_layer::{Layer, Stack};
-    ///
-    /// # fn my_service() {}
-    /// let limits = RateLimitLayer::policy_text(
-    ///     r#"
-    ///     version = 1
-    ///     [[limit]]
-    ///     name  = "logins"
-    ///     key   = ["form:username"]
-    ///     limit = "10/1h"
-    ///     missing_key = "deny"
-    ///     "#,
-    /// )?;
-    /// let bodies = limits.inspect_bodies().max_inspected_body(16 << 10);
-    /// let service = Stack::new(limits, bodies).layer(my_service());
-    /// # Ok::<(), ratekeeper::tower::PolicyError>(())
-    /// ```
-    pub fn inspect_bodies(&self) -> InspectLayer<S, C> {
-        InspectLayer::new(self.gate.clone())
-    }
-
-    /// Calls `callback` with every error of the store; the `on_store_error` of each limit decides about
-    /// the request.
-    #[must_use]
-    pub fn on_store_error(
-        mut self,
-        callback: impl Fn(&StoreError) + Send + Sync + 'static,
-    ) -> Self {
-        self.gate.on_store_error = Some(Arc::new(callback));
-        self
-    }
-
-    /// Returns the keeper.
-    pub fn keeper(&self) -> &Arc<Keeper<S, C>> {
-        &self.gate.keeper
     }
 }
 

@@ -66,12 +66,7 @@ struct LoanBatch {
     open: HashMap<u64, Arc<[Permit]>>,
 }
 
-impl<L> Clone for Ledger<L> {
-    fn clone(&self) -> Self {
-        let shared = Arc::clone(&self.shared);
-        Self { shared }
-    }
-}
+clone_fields!([L] Ledger<L> { shared });
 
 impl<L: PermitLender> Ledger<L> {
     pub(super) fn new(lender: Arc<L>) -> Self {

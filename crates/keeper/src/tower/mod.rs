@@ -15,7 +15,7 @@
 //! | one limit for all requests, refusing or with a line | [`RateLimitLayer::new`], [`queue`](RateLimitLayer::queue) |
 //! | a limit for each user, token, address | [`RateLimitLayer::keyed`], with a [`KeySource`]: [`by_address`], [`by_header`] |
 //! | several of these, charged together, also on Redis | [`RateLimitLayer::together`], with [`Limits`](crate::Limits) |
-//! | a policy | [`RateLimitLayer::policy`], [`policy_text`](RateLimitLayer::policy_text), [`policy_file`](RateLimitLayer::policy_file) |
+//! | a policy, with the feature `policy` | [`RateLimitLayer::policy`], [`policy_text`](RateLimitLayer::policy_text), [`policy_file`](RateLimitLayer::policy_file) |
 //! | requests at work at once | [`RateLimitLayer::in_flight`]; `concurrency` in a policy or a [`KeyedLimiter`](crate::KeyedLimiter) |
 //! | the same, adapted to the capacity of the server | [`RateLimitLayer::adaptive`] |
 //!
@@ -45,31 +45,28 @@
 #[cfg(feature = "actix")]
 mod actix;
 mod body;
-mod decided;
 mod denial;
 mod described;
-mod facts;
 mod future;
 mod gate;
 mod grpc;
 mod head;
 mod hold;
-mod inspect;
-mod inspected;
 mod key_source;
 mod layer;
 mod ledger;
 mod pass;
+#[cfg(feature = "policy")]
+mod policy;
+#[cfg_attr(not(feature = "policy"), path = "no_reporter.rs")]
 mod reporter;
 mod service;
 mod settle;
 mod shown;
-mod source;
 
 #[cfg(feature = "actix")]
 pub use actix::{ActixBody, ActixLimited, ForActix};
 pub use body::LimitedBody;
-pub use decided::{Decided, RequestGuard, refusal, target};
 pub use denial::Denial;
 pub use future::ResponseFuture;
 pub use gate::Gate;
@@ -77,22 +74,20 @@ pub use gate::adaptive::Adaptive;
 pub use gate::counted::Counted;
 pub use gate::in_flight::InFlight;
 pub use gate::keyed::Keyed;
-pub use gate::policy::ByPolicy;
 pub use gate::single::Single;
 pub use gate::together::{LimitBy, Together};
 pub use grpc::grpc_failure;
 pub use head::RequestHead;
-pub use inspect::{Inspect, InspectFuture, InspectLayer};
-pub use inspected::{InspectedBody, InspectedBytes, MAX_INSPECTED_BODY};
 pub use key_source::by_address::{ByAddress, address_key, by_address, by_address_from};
 pub use key_source::by_part::{ByExtension, ByHeader, ByPath, by_extension, by_header, by_path};
 pub use key_source::no_key::NoKey;
 pub use key_source::peer::Peer;
 pub use key_source::{KeyOr, KeyOrShared, KeySource};
 pub use layer::RateLimitLayer;
+#[cfg(feature = "policy")]
+pub use policy::*;
 pub use service::RateLimited;
 pub use settle::Counts;
-pub use source::PolicyError;
 
 /// The parts of an [adaptive](RateLimitLayer::adaptive) limit.
 pub use ratekeeper_resilience::{

@@ -16,10 +16,6 @@ use super::denial::ShownDecision;
 use super::hold::RequestHold;
 use super::reporter::Reporter;
 use super::shown::{ShownLimit, put};
-use crate::Answer;
-
-/// The fields of the usual style, and one of limits in shadow mode.
-const USUAL_FIELDS: usize = 3;
 
 /// A request that may pass.
 #[derive(Debug, Default)]
@@ -60,18 +56,6 @@ pub(super) enum FieldsToSend {
 }
 
 impl FieldsToSend {
-    /// The fields of an answer.
-    pub(super) fn by(answer: &Answer) -> Self {
-        let mut fields = Vec::with_capacity(USUAL_FIELDS);
-        answer.put_header_fields(|name, value| {
-            // The values are names and numbers, which can be sent; others would be left out.
-            if let Ok(value) = HeaderValue::from_str(value) {
-                fields.push((name, value));
-            }
-        });
-        Self::Fields(fields)
-    }
-
     /// Adds one field.
     pub(super) fn add(&mut self, name: &'static str, value: HeaderValue) {
         match self {

@@ -9,9 +9,11 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
-use ratekeeper_core::{Permits, Time};
-use ratekeeper_policy::{BodyField, CostSource, ResponseReader, Rule};
+use bytes::Buf;
+use http::{HeaderMap, Response};
+use http_body::Frame;
+use ratekeeper_core::Time;
+use ratekeeper_policy::{BodyField, CostSource, ResponseReader};
 use ratekeeper_store::{ChargeOrigin, Store, StoreError};
 use tokio::runtime::Handle;
 
@@ -26,6 +28,21 @@ pub(super) struct Reporter {
     pub(super) receive: Box<ReceiveReport>,
     /// True if the body of the response may settle a charge.
     pub(super) reads_body: bool,
+}
+
+impl Reporter {
+    /// Corrects charges by a response, or by the report in its extensions. Returns the charges that
+    /// its body settles.
+    pub(super) fn receive_response<R>(
+        self,
+        response: &mut Response<R>,
+    ) -> Option<Box<ResponseCosts>> {
+        let own = response.extensions_mut().remove::<Report>();
+        let own = own
+            .unwrap_or_default()
+            .or_status(response.status().as_u16());
+        (self.receive)(own, response.headers()).costs
+    }
 }
 
 type ReceiveReport = dyn FnOnce(Report, &HeaderMap) -> HeadReported + Send;
@@ -54,11 +71,6 @@ pub(super) struct ResponseCosts {
 type SettleAtEnd = dyn FnOnce(Vec<Option<String>>, &HeaderMap) -> usize + Send;
 
 impl ResponseCosts {
-    /// Returns true if the data of the body may settle a charge.
-    pub(super) fn reads_data(&self) -> bool {
-        self.reader.is_some()
-    }
-
     /// Reads a part of the body.
     pub(super) fn add(&mut self, part: &[u8]) {
         if let Some(reader) = &mut self.reader {
@@ -146,7 +158,7 @@ impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
                     continue;
                 }
                 Some((rule, CostSource::Header(name))) => {
-                    match amount(one_value(fields, name), rule) {
+                    match one_value(fields, name).and_then(|text| rule.amount(text)) {
                         Some(cost) => report = report.cost_of(charge.rule(), cost.get()),
                         None => reported.unsettled += 1,
                     }
@@ -228,7 +240,7 @@ impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
                 CostSource::Header(_) => None, // settled by the head
             };
             let rule = policy.rule(charge.rule());
-            match rule.and_then(|rule| amount(value.as_deref(), rule)) {
+            match rule.and_then(|rule| rule.amount(value.as_deref()?)) {
                 Some(cost) => report = report.cost_of(charge.rule(), cost.get()),
                 None => unsettled += 1,
             }
@@ -266,8 +278,37 @@ impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
     }
 }
 
-fn amount(text: Option<&str>, rule: &Rule) -> Option<Permits> {
-    rule.amount(text?)
+/// Settles costs at the end of a body.
+pub(super) fn settle(costs: &mut Option<Box<ResponseCosts>>) {
+    if let Some(costs) = costs.take() {
+        costs.finish();
+    }
+}
+
+/// Reads a frame for the costs that a body settles. After an error, or data in several pieces, the
+/// estimates stay.
+pub(super) fn read<D: Buf, E>(
+    costs: &mut Option<Box<ResponseCosts>>,
+    frame: Option<&Result<Frame<D>, E>>,
+) {
+    let Some(reading) = costs else {
+        return;
+    };
+    match frame {
+        None => settle(costs),
+        Some(Ok(frame)) => {
+            if let Some(data) = frame.data_ref() {
+                match data.chunk() {
+                    whole if whole.len() == data.remaining() => reading.add(whole),
+                    _ if reading.reader.is_some() => *costs = None,
+                    _ => {}
+                }
+            } else if let Some(fields) = frame.trailers_ref() {
+                reading.add_trailers(fields);
+            }
+        }
+        Some(Err(_)) => *costs = None,
+    }
 }
 
 /// Returns the value of a field, trimmed; `None` if it is absent, repeated or no text.

@@ -17,7 +17,7 @@ use ratekeeper_store::{Decisions, Store, StoreError};
 use tokio::runtime::Handle;
 
 use super::Boxed;
-use crate::engine::keeper::lends;
+use crate::permit::lends;
 use crate::tower::ledger::new_lease;
 
 /// Retry time of a refusal while the store does not answer.
@@ -28,6 +28,10 @@ pub(crate) struct Admitted {
     pub(crate) decisions: Decisions,
     pub(crate) lease: Option<LeaseId>,
     /// Set if the store could not answer.
+    #[cfg_attr(
+        not(feature = "policy"),
+        expect(dead_code, reason = "only the layer of a policy passes it on")
+    )]
     pub(crate) error: Option<StoreError>,
 }
 

@@ -11,13 +11,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use ratekeeper_policy::ClientIp;
+use smallvec::SmallVec;
 
 use super::KeySource;
 use super::no_key::NoKey;
 use super::peer::PeerSource;
 use crate::LimitKey;
 use crate::keyed::one_address;
-use crate::tower::facts::client_address;
 use crate::tower::head::RequestHead;
 
 /// The client's address as a key; made by [`by_address`] and [`by_address_from`].
@@ -138,4 +138,26 @@ pub fn address_key(address: IpAddr, ipv6_prefix: u8) -> [u8; 16] {
             (address.to_bits() & mask).to_be_bytes()
         }
     }
+}
+
+/// Names and values of all header fields, in their order.
+pub(crate) type HeaderFields<'a> = SmallVec<[(&'a str, &'a [u8]); 24]>;
+
+#[inline]
+pub(crate) fn fields(head: RequestHead<'_>) -> HeaderFields<'_> {
+    let fields = head.headers.iter();
+    let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
+    fields.collect()
+}
+
+/// Returns the address of the client behind trusted proxies.
+pub(crate) fn client_address(
+    head: RequestHead<'_>,
+    peer: SocketAddr,
+    client_ip: &ClientIp,
+) -> IpAddr {
+    if !client_ip.trusts(peer.ip()) {
+        return peer.ip().to_canonical();
+    }
+    client_ip.identify(peer.ip(), &fields(head))
 }

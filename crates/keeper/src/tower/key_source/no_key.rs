@@ -12,10 +12,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use ratekeeper_core::Mode;
-use ratekeeper_policy::{Charges, KeyPart, MissingKey, Policy, Rule};
-
-use crate::problem::{PROBLEM_JSON, RefusalBody};
+use crate::problem::{PROBLEM_JSON, RefusalBody, escape_from};
 
 /// The reason why a request has no key; a [`KeySource`](crate::tower::KeySource) returns it.
 ///
@@ -59,11 +56,13 @@ impl NoKey {
             Self::NotProvided(_) => "Internal Server Error",
             Self::NotSent(_) | Self::Shared => "Bad Request",
         };
-        let detail = serde_json::Value::from(self.detail(limit));
-        let content = format!(
-            "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status},\
-             \"detail\":{detail}}}"
+        let mut content = format!(
+            "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status},\"detail\":\""
         );
+        let start = content.len();
+        content.push_str(&self.detail(limit));
+        escape_from(start, &mut content);
+        content.push_str("\"}");
         RefusalBody {
             content_type: PROBLEM_JSON,
             content,
@@ -82,17 +81,3 @@ impl fmt::Display for NoKey {
 }
 
 impl std::error::Error for NoKey {}
-
-/// Returns the first enforced limit that would count a request without an address together with
-/// all others, although its `missing_key` does not say so: the stand-in of the key is the address.
-pub(crate) fn counts_without_address<'a>(
-    policy: &'a Policy,
-    charges: &Charges,
-) -> Option<&'a Rule> {
-    let mut stood_in = charges.entries.iter().filter(|entry| entry.fallback);
-    stood_in.find_map(|entry| {
-        let rule = policy.rules.get(entry.rule as usize)?;
-        let by_address = matches!(&rule.missing_key, MissingKey::Use(KeyPart::Ip { .. }));
-        (by_address && rule.mode.charge_mode() == Some(Mode::Enforce)).then_some(rule)
-    })
-}

@@ -6,20 +6,23 @@
 //!                \--refused--> refusal(answer)
 //! ```
 
-use http::{HeaderMap, Response};
+use http::{HeaderMap, HeaderValue, Response};
 use ratekeeper_policy::{Facts, Report};
 
-use super::denial::{Denial, DeniedBy};
 use super::facts::facts;
-use super::grpc;
-use super::head::RequestHead;
-use super::hold::RequestHold;
-use super::pass::FieldsToSend;
-use super::reporter::{Reporter, ResponseCosts};
-use super::settle;
 use crate::Answer;
+use crate::tower::denial::{Denial, DeniedBy};
+use crate::tower::grpc;
+use crate::tower::head::RequestHead;
+use crate::tower::hold::RequestHold;
+use crate::tower::pass::FieldsToSend;
+use crate::tower::reporter::{Reporter, ResponseCosts};
+use crate::tower::settle;
 
-/// The decision about a request; made by [`ByPolicy::decide`](super::ByPolicy::decide).
+/// The fields of the usual style, and one of limits in shadow mode.
+const USUAL_FIELDS: usize = 3;
+
+/// The decision about a request; made by [`ByPolicy::decide`](crate::tower::ByPolicy::decide).
 ///
 /// ```
 /// use ratekeeper::policy::Report;
@@ -183,4 +186,18 @@ pub fn refusal(answer: &Answer, request: &HeaderMap) -> Response<Vec<u8>> {
     let denial = Denial(DeniedBy::Policy(Box::new(answer.clone())));
     let fields = FieldsToSend::by(answer);
     settle::refusal(&denial, fields, grpc::content_type(request))
+}
+
+impl FieldsToSend {
+    /// The fields of an answer.
+    pub(crate) fn by(answer: &Answer) -> Self {
+        let mut fields = Vec::with_capacity(USUAL_FIELDS);
+        answer.put_header_fields(|name, value| {
+            // The values are names and numbers, which can be sent; others would be left out.
+            if let Ok(value) = HeaderValue::from_str(value) {
+                fields.push((name, value));
+            }
+        });
+        Self::Fields(fields)
+    }
 }

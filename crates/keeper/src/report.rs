@@ -15,8 +15,6 @@ use ratekeeper_core::{Decision, Nanos, Outage, Permits, Verdict};
 use ratekeeper_policy::{Refusal, Unit};
 use smallvec::SmallVec;
 
-use crate::Outcome;
-
 /// A limit and its decision about a request, as clients are shown them.
 ///
 /// ```
@@ -167,32 +165,5 @@ pub(crate) fn wait(decision: &Decision) -> Nanos {
     match decision.verdict {
         Verdict::Allow | Verdict::AllowAfter(_) => Nanos::ZERO,
         denied => denied.retry_after().unwrap_or(Nanos::MAX),
-    }
-}
-
-impl<'a> Outcome<'a> {
-    /// Returns the outcome as clients are shown it.
-    pub fn report(&self) -> LimitReport<'a> {
-        let algorithm = &self.limit.algorithm;
-        let is_level = algorithm.concurrency().is_some();
-        let window = self.window();
-        let more_after = algorithm.effective_window(&self.decision).or(window);
-        LimitReport {
-            name: &self.rule.limit.name,
-            quota: self.quota(),
-            window,
-            more_after: more_after.filter(|_| !is_level),
-            is_level,
-            text: self.text(),
-            unit: self.rule.unit.as_ref(),
-            decision: Decision {
-                remaining: self.remaining(),
-                ..self.decision
-            },
-            cost: self.cost,
-            key_missing: self.key_missing,
-            outage: self.outage,
-            refusal: &self.rule.refusal,
-        }
     }
 }

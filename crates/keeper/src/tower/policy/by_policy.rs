@@ -1,4 +1,4 @@
-//! Policy: all limits of a policy that match a request, all together or none.
+//! By policy: all limits of a policy that match a request, all together or none.
 //!
 //! ```text
 //!   request --facts--> Keeper --> allowed: rates charged, permits lent, held back if shaped
@@ -19,22 +19,23 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ratekeeper_core::{Lend, Nanos, Permits, Time};
-use ratekeeper_policy::{BodyFields, Charges, Facts, Policy, Priority, Rule};
+use ratekeeper_core::{Lend, Mode, Nanos, Permits, Time};
+use ratekeeper_policy::{BodyFields, Charges, Facts, KeyPart, MissingKey, Policy, Priority, Rule};
 use ratekeeper_store::{MemoryStore, Store};
 use smallvec::SmallVec;
 
-use super::admit::{Admitted, admit, completed};
-use super::sealed::{Ask, Asked};
-use super::{Boxed, Denied, Ruling};
+use super::decided::{Decided, RequestGuard};
+use super::facts::{Attributes, facts};
+use super::inspected::{InspectedBytes, MAX_INSPECTED_BODY};
 use crate::at_once::poll_once;
-use crate::engine::keeper::{lends, list, refused_at_once};
-use crate::tower::decided::{Decided, RequestGuard};
+use crate::engine::keeper::{list, refused_at_once};
+use crate::permit::lends;
 use crate::tower::denial::{Denial, DeniedBy};
-use crate::tower::facts::{Attributes, client_address, facts, fields};
+use crate::tower::gate::admit::{Admitted, admit, completed};
+use crate::tower::gate::sealed::{Ask, Asked};
+use crate::tower::gate::{Boxed, Denied, Ruling};
 use crate::tower::head::RequestHead;
-use crate::tower::inspected::{InspectedBytes, MAX_INSPECTED_BODY};
-use crate::tower::key_source::no_key::counts_without_address;
+use crate::tower::key_source::by_address::{client_address, fields};
 use crate::tower::key_source::peer::PeerSource;
 use crate::tower::ledger::{Ledger, PermitLender, new_lease};
 use crate::tower::pass::{FieldsToSend, Pass, PassTerms};
@@ -325,6 +326,17 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
         let keeper = Arc::clone(&self.keeper);
         Box::pin(async move { keeper.clock().sleep_async(span).await })
     }
+}
+
+/// Returns the first enforced limit that would count a request without an address together with
+/// all others, although its `missing_key` does not say so: the stand-in of the key is the address.
+fn counts_without_address<'a>(policy: &'a Policy, charges: &Charges) -> Option<&'a Rule> {
+    let mut stood_in = charges.entries.iter().filter(|entry| entry.fallback);
+    stood_in.find_map(|entry| {
+        let rule = policy.rules.get(entry.rule as usize)?;
+        let by_address = matches!(&rule.missing_key, MissingKey::Use(KeyPart::Ip { .. }));
+        (by_address && rule.mode.charge_mode() == Some(Mode::Enforce)).then_some(rule)
+    })
 }
 
 /// The question to a store about a request.

@@ -15,7 +15,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ratekeeper_core::{Key, KeyBuilder, LeaseId};
+use ratekeeper_core::{Charge, Key, KeyBuilder, LeaseId};
 
 /// Version of the layout.
 const VERSION: u8 = 1;
@@ -121,6 +121,11 @@ impl FromStr for Permit {
             lease: LeaseId::from_bytes(*lease),
         })
     }
+}
+
+/// Returns true if the limit lends permits.
+pub(crate) fn lends(charge: &Charge<'_>) -> bool {
+    charge.limit.algorithm.concurrency().is_some()
 }
 
 /// Returns true if the bytes are exactly the bytes of a key.

@@ -20,8 +20,8 @@ use http_body::{Body, Frame, SizeHint};
 pub const MAX_INSPECTED_BODY: usize = 64 << 10;
 
 /// A whole body, in the extensions of its request, for limits that count by its values. A front end
-/// that asks by [`ByPolicy::decide`](super::ByPolicy::decide) puts it there; for the layer,
-/// [`inspect_bodies`](super::RateLimitLayer::inspect_bodies) does.
+/// that asks by [`ByPolicy::decide`](crate::tower::ByPolicy::decide) puts it there; for the layer,
+/// [`inspect_bodies`](crate::tower::RateLimitLayer::inspect_bodies) does.
 ///
 /// ```
 /// use ratekeeper::tower::InspectedBytes;

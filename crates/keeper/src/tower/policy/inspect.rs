@@ -18,12 +18,12 @@ use ratekeeper_store::{MemoryStore, Store};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::gate::policy::ByPolicy;
+use super::by_policy::ByPolicy;
 use super::inspected::{InspectedBody, MAX_INSPECTED_BODY};
 use crate::{SystemClock, Timer};
 
 /// Reads bodies for limits by `form:NAME` and `json:/POINTER`; made by
-/// [`inspect_bodies`](super::RateLimitLayer::inspect_bodies).
+/// [`inspect_bodies`](crate::tower::RateLimitLayer::inspect_bodies).
 ///
 /// ```
 /// use ratekeeper::tower::{InspectLayer, RateLimitLayer};
