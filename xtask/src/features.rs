@@ -1,10 +1,11 @@
 //! `cargo xtask features`: every library crate compiles with no features, with each of its features
-//! alone, and with all of them together.
+//! alone, and with all of them together; and a limit in a program, alone or as a layer, stays light.
 //!
 //! The tests turn features on for one another, so no other check finds a line that needs a feature
 //! it does not name, or two that do not fit together. `ratekeeper-core` is `no_std`: compiling it shows that it uses nothing of the
 //! standard library.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::path::Path;
@@ -13,9 +14,28 @@ use std::process::Command;
 /// Crates that others import.
 const LIBRARIES: [&str; 5] = ["core", "policy", "store", "keeper", "resilience"];
 
+/// Maximum number of crates that a program compiles for `ratekeeper` with a feature, itself included.
+/// A layer for limits made in code brings no language.
+const WEIGHTS: [(&str, usize); 2] = [("", 8), ("tower", 30)];
+
 /// Checks them one after the other.
 pub(crate) fn run(root: &Path) -> Result<String, String> {
     let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let mut weights = Vec::new();
+    for (feature, most) in WEIGHTS {
+        let mut tree = Command::new(&cargo);
+        tree.args(["tree", "--package", "ratekeeper", "--no-default-features"]);
+        tree.args(["--features", feature, "--edges", "normal"]);
+        tree.args(["--prefix", "none"]).current_dir(root);
+        let tree = tree.output().map_err(|error| error.to_string())?;
+        let count = crates(&String::from_utf8_lossy(&tree.stdout));
+        if !tree.status.success() || count > most {
+            return Err(format!(
+                "`{feature}` needs {count} crates, of at most {most}"
+            ));
+        }
+        weights.push(format!("{count} crates for `{feature}`"));
+    }
     let mut checked = 0;
     for library in LIBRARIES {
         let manifest = root.join("crates").join(library).join("Cargo.toml");
@@ -34,7 +54,14 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
             checked += 1;
         }
     }
-    Ok(format!("{checked} combinations compile"))
+    let weights = weights.join(", ");
+    Ok(format!("{checked} combinations compile, {weights}"))
+}
+
+/// Returns the number of crates in the output of `cargo tree`, which names some of them repeatedly.
+fn crates(tree: &str) -> usize {
+    let lines = tree.lines().map(|line| line.trim_end_matches(" (*)"));
+    lines.collect::<BTreeSet<_>>().len()
 }
 
 /// The names below `[features]`.
@@ -57,6 +84,7 @@ mod tests {
         let manifest = "[package]\nname = \"a\"\n\n[features]\n# Adds b.\nb = []\nc = [\"b\"]\n\n\
             [dependencies]\nd = \"1\"\n";
         assert_eq!(features(manifest), ["b", "c"]);
+        assert_eq!(crates("a v1\nb v1\nb v1 (*)\nb v2\n"), 3);
         assert!(features("[package]\nname = \"a\"\n").is_empty());
     }
 }
