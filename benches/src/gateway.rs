@@ -16,13 +16,16 @@
 //! Last the memory of idle connections: resident memory before, and after many clients have each
 //! sent one request and stay, once it falls no more.
 //!
-//! `cargo run --release -p ratekeeper-benches -- gateway [--quick]`; needs `wrk`. Proxies that are
-//! not installed are left out.
+//! `cargo run --release -p ratekeeper-benches -- gateway [--quick] [--beside PROGRAM]`; needs `wrk`.
+//! Proxies that are not installed are left out. `PROGRAM` is another build of this program, such as
+//! one of the commit before a change: the ratio of the two is that of each round, in which they run
+//! one after the other, and they change places after each.
 
 mod peers;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -46,6 +49,8 @@ const READINGS: usize = 60;
 const PAUSE: f64 = 0.008;
 /// Our row.
 const OURS: &str = "ratekeeper, one limit";
+/// Row of another build.
+const BESIDE: &str = "ratekeeper, the other build";
 /// Row that the others are compared with.
 const NGINX: &str = "nginx, limit_req";
 const QUESTION: Question = Question {
@@ -61,7 +66,7 @@ struct Row {
 }
 
 /// Measures all rows and prints them.
-pub(crate) fn run(effort: Effort) {
+pub(crate) fn run(effort: Effort, beside: Option<&Path>) {
     let Some(wrk) = Wrk::find() else {
         report::line("gateway: `wrk` is not installed: not measured");
         return;
@@ -69,9 +74,13 @@ pub(crate) fn run(effort: Effort) {
     for (length, size) in BODIES {
         let upstream = Server::start(&["hyper", &length.to_string()]);
         let directory = tempfile::tempdir().expect("a directory for configurations");
-        let mut rows = rows(directory.path(), upstream.port());
-        for _ in 0..effort.http_rounds {
-            for row in &mut rows {
+        let mut rows = rows(directory.path(), upstream.port(), beside);
+        for round in 0..effort.http_rounds {
+            let mut order: Vec<&mut Row> = rows.iter_mut().collect();
+            if round % 2 == 1 {
+                order.reverse(); // what ran before a row is not always the same
+            }
+            for row in order {
                 let seconds = effort.http_seconds;
                 let counted = row.spent.round(&row.proxy, seconds, |port| {
                     let counted = wrk.run(port, &QUESTION, seconds);
@@ -87,9 +96,25 @@ pub(crate) fn run(effort: Effort) {
         spent::table(&title, NGINX, &figures);
         spent::note(&format!("Gateway, {size}"), NGINX, &figures);
         parts(&figures);
+        between_builds(&figures);
         half_load(&wrk, effort, &rows);
     }
-    idle();
+    idle(beside);
+}
+
+/// Prints the ratio of this build to the other.
+fn between_builds(rows: &[(&str, &Spent)]) {
+    let of = |wanted: &str| rows.iter().find(|(name, _)| *name == wanted);
+    let (Some((_, ours)), Some((_, other))) = (of(OURS), of(BESIDE)) else {
+        return;
+    };
+    let ratios = ours.ratios_to(other);
+    report::line(&format!(
+        "this build : the other, of each round: median {:.3}, from {:.3} to {:.3}",
+        ratios[ratios.len() / 2],
+        ratios[0],
+        ratios[ratios.len() - 1]
+    ));
 }
 
 /// Prints where the time goes, and what we must save to pass nginx.
@@ -163,7 +188,7 @@ fn half_load(wrk: &Wrk, effort: Effort, rows: &[Row]) {
 }
 
 /// Starts the proxies that are installed.
-fn rows(directory: &std::path::Path, upstream: u16) -> Vec<Row> {
+fn rows(directory: &Path, upstream: u16, beside: Option<&Path>) -> Vec<Row> {
     let row = |name, proxy: Option<Server>| {
         proxy.map(|proxy| Row {
             name,
@@ -177,6 +202,10 @@ fn rows(directory: &std::path::Path, upstream: u16) -> Vec<Row> {
             Some(Server::start(&["forward", &upstream.to_string()])),
         ),
         row(OURS, Some(peers::ratekeeper(directory, upstream))),
+        row(
+            BESIDE,
+            beside.map(|program| peers::beside(program, directory, upstream)),
+        ),
         row(NGINX, peers::nginx(directory, upstream)),
         row("HAProxy, stick table", peers::haproxy(directory, upstream)),
         row("Caddy, no limit", peers::caddy(directory, upstream)),
@@ -185,13 +214,13 @@ fn rows(directory: &std::path::Path, upstream: u16) -> Vec<Row> {
 }
 
 /// Prints the memory of an idle connection of each proxy.
-fn idle() {
+fn idle(beside: Option<&Path>) {
     let upstream = Server::start(&["hyper", "1024"]);
     let directory = tempfile::tempdir().expect("a directory for configurations");
     report::line(&format!(
         "\ngateway, idle   (KiB of resident memory per connection, {IDLE} connections)"
     ));
-    for row in rows(directory.path(), upstream.port()) {
+    for row in rows(directory.path(), upstream.port(), beside) {
         drop(connections(row.proxy.port(), 1));
         let before = row.proxy.resident_bytes();
         let held = connections(row.proxy.port(), IDLE);

@@ -14,8 +14,9 @@
 //! Valkey: see [`redis`]; with `-- library [--quick]`, the library's calls beside those of its
 //! peers, and with `-- tower [--quick]` only the layer for services: see [`library`]; with
 //! `-- compare [--quick]`, all that has a peer in one table: see [`compare`]; with
-//! `-- matching [--quick]`, policies of many limits: see [`matching`]; with `-- gateway [--quick]`,
-//! a forwarded request beside nginx, `HAProxy` and Caddy: see [`gateway`]; with `-- watch [--quick]`,
+//! `-- matching [--quick]`, policies of many limits: see [`matching`]; with `-- gateway [--quick]
+//! [--beside PROGRAM]`, a forwarded request beside nginx, `HAProxy`, Caddy and another build: see
+//! [`gateway`]; with `-- watch [--quick]`,
 //! what the service keeps about its decisions: see [`watch`]; with `-- overrides [--quick]`, limits
 //! with 100,000 overrides: see [`overrides`]; with `-- full [--quick]`, a full store: see [`full`];
 //! with `-- replay [--quick] [--log SAMPLE]..`, lines of an access log: see [`replay`].
@@ -48,7 +49,7 @@ mod server;
 mod spent;
 mod watch;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use mimalloc::MiMalloc;
 
@@ -144,7 +145,8 @@ fn main() {
         return;
     }
     if args.iter().any(|arg| arg == "gateway") {
-        gateway::run(effort);
+        let mut after = args.iter().skip_while(|arg| *arg != "--beside").skip(1);
+        gateway::run(effort, after.next().map(Path::new));
         return;
     }
     if args.iter().any(|arg| arg == "grpc") {

@@ -34,13 +34,18 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let program = std::env::current_exe().expect("this program has a path");
+        Self::of(&program, arguments)
+    }
+
+    /// Starts a server of another build of this program.
+    pub(crate) fn of(program: &Path, arguments: &[&str]) -> Self {
         let mut child = Command::new(program)
             .arg(CHILD)
             .args(arguments)
             .stdin(Stdio::piped()) // closed when we end, however we end: it ends too
             .stdout(Stdio::piped())
             .spawn()
-            .expect("this program can be started again");
+            .expect("a build of this program can be started");
         let output = child.stdout.take().expect("it is piped");
         let mut port = String::new();
         let read = BufReader::new(output).read_line(&mut port);

@@ -61,6 +61,14 @@ impl Spent {
         self.most
     }
 
+    /// Returns the ratios of the time of each round to that of the same round of `other`, in order.
+    pub(crate) fn ratios_to(&self, other: &Self) -> Vec<f64> {
+        let pairs = self.micros.iter().zip(&other.micros);
+        let mut ratios: Vec<_> = pairs.map(|(own, other)| own.all() / other.all()).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios
+    }
+
     fn sorted(&self) -> Vec<f64> {
         let mut micros: Vec<_> = self.micros.iter().map(|round| round.all()).collect();
         micros.sort_by(f64::total_cmp);

@@ -83,6 +83,12 @@ pub(super) fn ratekeeper(directory: &Path, upstream: u16) -> Server {
     Server::start(&["gateway", &policy])
 }
 
+/// Starts the gateway of another build of this program.
+pub(super) fn beside(program: &Path, directory: &Path, upstream: u16) -> Server {
+    let policy = written(directory, "ratekeeper.toml", POLICY, upstream, 0);
+    Server::of(program, &["gateway", &policy])
+}
+
 pub(super) fn nginx(directory: &Path, upstream: u16) -> Option<Server> {
     let port = free_port();
     let path = written(directory, "nginx.conf", NGINX, upstream, port);
