@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it panics")]
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
@@ -111,13 +110,11 @@ fn check_upstream(text: &str) {
 
 #[test]
 fn the_corpus_of_upstreams_is_read_or_refused() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/upstream");
-    let mut files = 0;
-    for file in std::fs::read_dir(folder).unwrap() {
-        check_upstream(&std::fs::read_to_string(file.unwrap().path()).unwrap());
-        files += 1;
+    let upstreams = cases::read("../../../fuzz/corpus/upstream");
+    for upstream in &upstreams {
+        check_upstream(upstream.input.trim_end());
     }
-    assert!(files >= 6, "{files}");
+    assert_eq!(upstreams.len(), 6);
 }
 
 proptest! {
