@@ -29,7 +29,7 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
 
     /// Sets the extension of a request that is the address of its peer: axum's
     /// `ConnectInfo<SocketAddr>`, with `into_make_service_with_connect_info`. By default it is
-    /// [`Peer`](super::Peer) or a `SocketAddr`.
+    /// [`Peer`](crate::tower::Peer) or a `SocketAddr`.
     ///
     /// A limit that counts a request by address refuses it with 500 if it has none, unless
     /// `missing_key` is set in the policy.
