@@ -99,73 +99,43 @@ fn main() {
         }
     };
     report::line(&machine::describe());
-    if args.iter().any(|arg| arg == "descriptors") {
-        descriptors::run(effort);
-        return;
+    let after = |option| {
+        let mut words = args.iter().skip_while(move |arg| *arg != option);
+        words.nth(1)
+    };
+    let server = after("--server").map_or("redis-server", String::as_str);
+    match args.first().map_or("", String::as_str) {
+        "descriptors" => descriptors::run(effort),
+        "watch" => watch::run(effort),
+        "matching" => matching::run(effort),
+        "overrides" => overrides::run(effort),
+        "full" => full::run(effort),
+        "replay" => {
+            let names = args.windows(2).filter(|pair| pair[0] == "--log");
+            let samples: Vec<PathBuf> = names.map(|pair| PathBuf::from(&pair[1])).collect();
+            replay::run(effort, &samples);
+        }
+        "compare" => compare::run(effort, server),
+        "library" => {
+            library::run(effort);
+            bytes::run(effort);
+        }
+        "tower" => library::layer(effort),
+        "http" => http::run(effort),
+        "gateway" => gateway::run(effort, after("--beside").map(Path::new)),
+        "grpc" => grpc::run(effort),
+        "redis" => redis::run(effort, server),
+        "cores" => cores::run(effort),
+        "" | "--quick" => {
+            cores::run(effort);
+            direct::run(effort);
+            keyed::run(effort);
+            descriptors::run(effort);
+            matching::run(effort);
+            overrides::run(effort);
+            bytes::run(effort);
+            full::run(effort);
+        }
+        unknown => report::line(&format!("there is no bench `{unknown}`")),
     }
-    if args.iter().any(|arg| arg == "watch") {
-        watch::run(effort);
-        return;
-    }
-    if args.iter().any(|arg| arg == "matching") {
-        matching::run(effort);
-        return;
-    }
-    if args.iter().any(|arg| arg == "overrides") {
-        overrides::run(effort);
-        return;
-    }
-    if args.iter().any(|arg| arg == "full") {
-        full::run(effort);
-        return;
-    }
-    if args.iter().any(|arg| arg == "replay") {
-        let names = args.windows(2).filter(|pair| pair[0] == "--log");
-        let samples: Vec<PathBuf> = names.map(|pair| PathBuf::from(&pair[1])).collect();
-        replay::run(effort, &samples);
-        return;
-    }
-    let mut after = args.iter().skip_while(|arg| *arg != "--server").skip(1);
-    let server = after.next().map_or("redis-server", String::as_str);
-    if args.iter().any(|arg| arg == "compare") {
-        compare::run(effort, server);
-        return;
-    }
-    if args.iter().any(|arg| arg == "library") {
-        library::run(effort);
-        bytes::run(effort);
-        return;
-    }
-    if args.iter().any(|arg| arg == "tower") {
-        library::layer(effort);
-        return;
-    }
-    if args.iter().any(|arg| arg == "http") {
-        http::run(effort);
-        return;
-    }
-    if args.iter().any(|arg| arg == "gateway") {
-        let mut after = args.iter().skip_while(|arg| *arg != "--beside").skip(1);
-        gateway::run(effort, after.next().map(Path::new));
-        return;
-    }
-    if args.iter().any(|arg| arg == "grpc") {
-        grpc::run(effort);
-        return;
-    }
-    if args.iter().any(|arg| arg == "redis") {
-        redis::run(effort, server);
-        return;
-    }
-    cores::run(effort);
-    if args.iter().any(|arg| arg == "cores") {
-        return;
-    }
-    direct::run(effort);
-    keyed::run(effort);
-    descriptors::run(effort);
-    matching::run(effort);
-    overrides::run(effort);
-    bytes::run(effort);
-    full::run(effort);
 }
