@@ -154,7 +154,7 @@ fn adaptive_limits(proxy: &ProxySettings) -> Vec<String> {
             format!("; the last {}% are for {fields}", priority.last_percent)
         });
         Some(format!(
-            "adaptive_concurrency{of}: from {} to {} requests wait at a time{}",
+            "adaptive_concurrency{of}: from {} to {} requests wait for a response at a time{}",
             bounds.min,
             bounds.max,
             priority.unwrap_or_default()

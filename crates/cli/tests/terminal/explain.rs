@@ -47,10 +47,10 @@ limit = "300/1m"
     assert_eq!(
         adaptive,
         [
-            "[listen.proxy]  adaptive_concurrency: from 10 to 500 requests wait at a time; the last \
-             20% are for path /checkout/**",
-            "[listen.proxy]  adaptive_concurrency of the route `reports`: from 2 to 20 requests wait \
-             at a time",
+            "[listen.proxy]  adaptive_concurrency: from 10 to 500 requests wait for a response at \
+             a time; the last 20% are for path /checkout/**",
+            "[listen.proxy]  adaptive_concurrency of the route `reports`: from 2 to 20 requests wait for \
+             a response at a time",
         ],
         "{told}"
     );
