@@ -115,6 +115,5 @@ fn numbers(limit: &RateLimitOverride) -> Result<Numbers, GrpcStatus> {
 
 fn unit_of(limit: &RateLimitOverride) -> Result<Unit, GrpcStatus> {
     let missing = "the `limit` of a descriptor has no unit or an unknown one";
-    let name = limit.unit().as_str_name().to_ascii_lowercase();
-    Unit::from_name(&name).ok_or_else(|| wrong(missing))
+    Unit::from_name(limit.unit().as_str_name()).ok_or_else(|| wrong(missing))
 }

@@ -7,7 +7,7 @@ use prost_types::{Duration, ListValue, Struct, Value};
 use ratekeeper::{Clock, RateLimitError, problem};
 use ratekeeper_policy::envoy::{
     CurrentLimit, DescriptorAnswer, Direction, EnvoyAnswer, EnvoyCall, EnvoyCode, EnvoyConfig,
-    EnvoyDescriptor, Override,
+    EnvoyDescriptor, Override, Unit,
 };
 use ratekeeper_policy::{EnvoyBody, Refusal};
 use ratekeeper_wire::rate_limit_descriptor::RateLimitOverride;
@@ -146,11 +146,19 @@ fn status(status: &DescriptorAnswer<'_>) -> DescriptorStatus {
 }
 
 fn limit(limit: &CurrentLimit<'_>) -> RateLimit {
-    let unit = WireUnit::from_str_name(&limit.unit.name().to_ascii_uppercase());
+    let unit = match limit.unit {
+        Unit::Second => WireUnit::Second,
+        Unit::Minute => WireUnit::Minute,
+        Unit::Hour => WireUnit::Hour,
+        Unit::Day => WireUnit::Day,
+        Unit::Week => WireUnit::Week,
+        Unit::Month => WireUnit::Month,
+        Unit::Year => WireUnit::Year,
+    };
     RateLimit {
         name: limit.name.unwrap_or_default().to_owned(),
         requests_per_unit: limit.requests_per_unit,
-        unit: unit.unwrap_or_default().into(),
+        unit: unit.into(),
         unit_multiplier: Some(limit.multiplier).filter(|units| *units > 1),
     }
 }
