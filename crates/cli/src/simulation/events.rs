@@ -18,7 +18,9 @@ use std::io::Read;
 use foldhash::fast::RandomState;
 use ratekeeper_core::{Algorithm as _, Nanos, Origin, Permits, Quota, Time};
 use ratekeeper_lab::{Bench, KeyId};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
+use serde_json::Number;
 
 use super::subject::{self, Subject};
 use crate::output::BlockWriter;
@@ -35,6 +37,7 @@ const MAX_KEY: usize = 1_000;
 const MAX_KEYS_BYTES: usize = 1 << 30;
 /// Approximate memory of a key and its state, without the heap of the state.
 const KEY_BYTES: usize = 192;
+const NO_OBJECT: &str = "not an object; expected for example {\"at_us\": 0, \"op\": \"check\"}";
 /// Operations of an event.
 const OPS: [&str; 6] = ["check", "peek", "reserve", "refund", "reset", "set"];
 
@@ -101,15 +104,14 @@ struct InputEvent<'l> {
 /// The fields of a well-formed event.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[serde(expecting = "an object, for example {\"at_us\": 0, \"op\": \"check\"}")]
 struct EventFields<'l> {
-    at_us: u64,
+    at_us: Number,
     #[serde(default, borrow, deserialize_with = "given")]
     op: Option<Cow<'l, str>>,
     #[serde(default, deserialize_with = "given")]
-    cost: Option<u64>,
+    cost: Option<Number>,
     #[serde(default, deserialize_with = "given")]
-    max_wait_us: Option<u64>,
+    max_wait_us: Option<Number>,
     #[serde(default, borrow, deserialize_with = "given")]
     key: Option<Cow<'l, str>>,
     #[serde(default, borrow, deserialize_with = "given")]
@@ -180,6 +182,10 @@ impl EventSession {
 
 impl<'l> InputEvent<'l> {
     fn read(line: &'l str) -> Result<Self, String> {
+        // An array would be read as the fields in their order.
+        if !line.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(line).is_ok() {
+            return Err(NO_OBJECT.into());
+        }
         let fields: EventFields<'l> = serde_json::from_str(line).map_err(|why| reason(&why))?;
         let op = fields.op.as_deref().unwrap_or("check");
         let Some(op) = OPS.into_iter().find(|known| *known == op) else {
@@ -196,13 +202,13 @@ impl<'l> InputEvent<'l> {
         if key.len() > MAX_KEY {
             return Err(format!("a key must be at most {MAX_KEY} bytes"));
         }
-        let cost = fields.cost.unwrap_or(u64::from(op != "peek"));
-        let wait = fields.max_wait_us.unwrap_or(0);
+        let cost = fields.cost.unwrap_or(u64::from(op != "peek").into());
+        let wait = fields.max_wait_us.unwrap_or(0.into());
         Ok(Self {
-            at: Time::ZERO + Nanos::from_micros(within("at_us", fields.at_us, MAX_MICROS)?),
+            at: Time::ZERO + Nanos::from_micros(within("at_us", &fields.at_us, MAX_MICROS)?),
             op,
-            cost: Permits::new(within("cost", cost, Quota::MAX_PERMITS)?),
-            max_wait: Nanos::from_micros(within("max_wait_us", wait, MAX_MICROS)?),
+            cost: Permits::new(within("cost", &cost, Quota::MAX_PERMITS)?),
+            max_wait: Nanos::from_micros(within("max_wait_us", &wait, MAX_MICROS)?),
             key,
             limit: fields.limit,
         })
@@ -212,12 +218,13 @@ impl<'l> InputEvent<'l> {
 /// Maximum number of microseconds that are counted exactly, 584 years.
 const MAX_MICROS: u64 = u64::MAX / 1_000;
 
-fn within(name: &str, number: u64, most: u64) -> Result<u64, String> {
+fn within(name: &str, number: &Number, most: u64) -> Result<u64, String> {
     let wrong = || format!("`{name}` must be a whole number from 0 to {most}, not {number}");
-    (number <= most).then_some(number).ok_or_else(wrong)
+    let whole = number.as_u64().filter(|whole| *whole <= most);
+    whole.ok_or_else(wrong)
 }
 
-/// Returns what is wrong; with its column only if the line is not JSON.
+/// Returns the message of an error. The message has a column only if the line is not JSON.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     if !error.is_data() {
@@ -258,12 +265,9 @@ mod tests {
             (r#"{"at_us":0,"op":"peek"}"#, Ok(("peek", 0))),
             (r#"{"at_us":0,"op":"refund","cost":3}"#, Ok(("refund", 3))),
             ("{}", Err("missing field `at_us`")),
-            (
-                "5",
-                Err(
-                    "invalid type: integer `5`, expected an object, for example {\"at_us\": 0, \"op\": \"check\"}",
-                ),
-            ),
+            ("5", Err(NO_OBJECT)),
+            ("[]", Err(NO_OBJECT)),
+            ("[0]", Err(NO_OBJECT)),
             (
                 r#"{"at_us":0,"keys":"a"}"#,
                 Err(
@@ -272,7 +276,11 @@ mod tests {
             ),
             (
                 r#"{"at_us":-1}"#,
-                Err("invalid value: integer `-1`, expected u64"),
+                Err("`at_us` must be a whole number from 0 to 18446744073709551, not -1"),
+            ),
+            (
+                r#"{"at_us":0,"cost":1.5}"#,
+                Err("`cost` must be a whole number from 0 to 9007199254740991, not 1.5"),
             ),
             (
                 r#"{"at_us":18446744073709552}"#,
