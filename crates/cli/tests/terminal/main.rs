@@ -6,6 +6,7 @@ mod comments;
 mod desk;
 mod envoy;
 mod explain;
+mod gateway;
 mod geo;
 mod help;
 mod import;
