@@ -122,7 +122,8 @@ fn target(uri: &Uri) -> PathAndQuery {
 /// the connection from which it came.
 ///
 /// # Errors
-/// If the body is compressed for its transfer, which nobody asked for and the client would not learn.
+/// Returns an error if the body is compressed for its transfer. The gateway does not ask for that,
+/// and the client could not know.
 pub(crate) fn prepare_response(
     headers: &mut HeaderMap,
     upgrades: &[HeaderValue],

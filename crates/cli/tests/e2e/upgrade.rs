@@ -76,7 +76,7 @@ fn begin(command: &mut Command, input: Stdio, output: &Path) -> Process {
     process
 }
 
-/// Results of all clients, which ask until they are told to end.
+/// Results of all clients. A client asks until `done` is set.
 #[derive(Default)]
 struct Visits {
     done: AtomicBool,

@@ -88,8 +88,8 @@ impl Proxy {
         Service::start(&config(&write(directory, urls, listener, policy)))
     }
 
-    /// Starts the proxy with a clock of the limits that does not move: nothing is refilled,
-    /// however slow the machine is. What is waited for takes its real time.
+    /// Starts the proxy with a clock of the limits that does not move: a slow machine refills
+    /// nothing. Waits still take their real time.
     fn start_still(upstream: &Upstream, listener: &str, policy: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let urls = [format!("http://{}", upstream.address)];
