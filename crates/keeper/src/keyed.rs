@@ -41,7 +41,7 @@ use ratekeeper_store::{MemoryConfig, MemoryStore};
 use crate::latest::Latest;
 use crate::limiter::desk::behind_the_line;
 use crate::limiter::reservation::unique;
-use crate::limiter::{Grant, MAX_WAITING, Refused, patient};
+use crate::limiter::{Grant, MAX_WAITING, Refused};
 use crate::{Clock, RuntimeClock, SystemClock};
 pub use by_hash::ByHash;
 pub use key::LimitKey;
@@ -115,8 +115,23 @@ impl KeyedLimiter {
     /// # Errors
     /// A text that is not a quota; [`Error::TooFast`] or [`Error::TooLong`] for unsupported quotas.
     pub fn per(quota: &str) -> Result<Self, Error> {
-        let quota: Quota = quota.parse()?;
-        Ok(Self::new(patient(quota)?))
+        Self::token_bucket(quota.parse()?)
+    }
+
+    /// A token bucket for each key; reservations and debts reach about a year ahead.
+    ///
+    /// ```
+    /// use ratekeeper::KeyedLimiter;
+    /// use ratekeeper::core::Quota;
+    /// let limiter = KeyedLimiter::token_bucket(Quota::per_minute(600).burst(20))?;
+    /// assert!(limiter.check_n("ann", 20).is_ok());
+    /// # Ok::<(), ratekeeper::core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`KeyedLimiter::per`].
+    pub fn token_bucket(quota: Quota) -> Result<Self, Error> {
+        Ok(Self::new(Gcra::token_bucket(quota)?))
     }
 }
 
@@ -350,7 +365,7 @@ impl<C: Clock> KeyedLimiter<Gcra, C> {
     /// # Errors
     /// Those of [`KeyedLimiter::per`]; then nothing is changed.
     pub fn set_quota(&self, quota: Quota) -> Result<(), Error> {
-        self.set_limit(patient(quota)?);
+        self.set_limit(Gcra::token_bucket(quota)?);
         Ok(())
     }
 }

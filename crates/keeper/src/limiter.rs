@@ -44,7 +44,7 @@ mod wait_error;
 
 use std::{fmt, hint, sync::atomic::AtomicU64};
 
-use ratekeeper_core::{Decision, Error, Gcra, Nanos, Permits, Quota, Returns, Time};
+use ratekeeper_core::{Decision, Error, Gcra, Permits, Quota, Returns, Time};
 
 use crate::latest::Latest;
 use crate::{Clock, SystemClock};
@@ -127,14 +127,8 @@ impl Limiter {
     /// # Errors
     /// Those of [`Limiter::per`].
     pub fn token_bucket(quota: Quota) -> Result<Self, Error> {
-        Ok(Self::new(patient(quota)?))
+        Ok(Self::new(Gcra::token_bucket(quota)?))
     }
-}
-
-/// A token bucket that promises and owes as far ahead as it can, because forgetting a debt would
-/// give permits away.
-pub(crate) fn patient(quota: Quota) -> Result<Gcra, Error> {
-    Ok(Gcra::token_bucket(quota)?.with_patience(Nanos::MAX))
 }
 
 impl<A: LimiterAlgorithm> Limiter<A> {

@@ -23,14 +23,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Decision, Error, Limit, LimitKeys, LimitScope, Mode, Outage, Permits,
-    Quota,
+    AnyAlgorithm, Charge, Decision, Error, Gcra, Limit, LimitKeys, LimitScope, Mode, Outage,
+    Permits, Quota,
 };
 use ratekeeper_store::{Lock, MemoryConfig, MemoryStore, Settled, Store, StoreError};
 use smallvec::SmallVec;
 
 pub use crate::at_once::at_once;
-use crate::limiter::patient;
 use crate::limiter::reservation::unique;
 use crate::{Clock, SystemClock};
 use charge::Charged;
@@ -124,7 +123,7 @@ impl<S: Store, C: Clock> Limits<S, C> {
         name: &str,
         quota: Quota,
     ) -> Result<NamedLimit<S, C>, NewLimitError> {
-        let bucket = patient(quota).map_err(NewLimitError::Quota)?;
+        let bucket = Gcra::token_bucket(quota).map_err(NewLimitError::Quota)?;
         self.limit(name, bucket)
     }
 
@@ -224,9 +223,9 @@ impl<S: Store, C: Clock> Limits<S, C> {
     /// Corrects the charges of a grant to the actual costs, as [`LimitsGrant::used`] states them.
     /// The rest of an estimate is given back, as far as time has not paid for it: a bucket that was
     /// full again meanwhile gets nothing back, because it has lost nothing. The excess is charged
-    /// even beyond the limit: a token bucket owes it, about a year ahead if made by
-    /// [`token_bucket`](Self::token_bucket), so that no request passes until time has paid it;
-    /// other algorithms charge what they still have, and forgive the rest.
+    /// even beyond the limit: a token bucket owes it, up to about a year ahead, so that no
+    /// request passes until time has paid it; other algorithms charge what they still have, and
+    /// forgive the rest.
     ///
     /// Permits of a grant that was made while a shared store was away come back in this process
     /// only, see [`NamedLimit::on_outage`](NamedLimit::on_outage).

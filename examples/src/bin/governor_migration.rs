@@ -3,7 +3,7 @@
 //! `cargo run -p ratekeeper-examples --bin governor_migration`
 #![expect(clippy::print_stdout, reason = "an example prints its results")]
 
-use ratekeeper::core::{Gcra, Quota};
+use ratekeeper::core::Quota;
 use ratekeeper::{KeyedLimiter, Limiter, Refused};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     limiter.acquire_blocking()?; // or `acquire().await`: waiters queue
 
     // RateLimiter::keyed(quota); limiter.check_key(&user)
-    let keyed = KeyedLimiter::new(Gcra::token_bucket(quota)?);
+    let keyed = KeyedLimiter::token_bucket(quota)?;
     let passed = |user: &str| keyed.check(user).is_ok();
     println!("ann: {}, bob: {}", passed("ann"), passed("bob"));
 

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use ratekeeper_core::{Error, Gcra, Permits, Quota, Receipt, Refund, Time};
 
-use super::{Grant, Limiter, LimiterAlgorithm, StateCell, patient};
+use super::{Grant, Limiter, LimiterAlgorithm, StateCell};
 use crate::Clock;
 
 impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
@@ -196,7 +196,7 @@ impl<C: Clock> Limiter<Gcra, C> {
     /// # Errors
     /// Those of [`Limiter::per`]; then nothing is changed.
     pub fn set_quota(&self, quota: Quota) -> Result<(), Error> {
-        self.set_limit(patient(quota)?);
+        self.set_limit(Gcra::token_bucket(quota)?);
         Ok(())
     }
 }

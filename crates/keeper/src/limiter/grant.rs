@@ -6,7 +6,10 @@ use ratekeeper_core::{Decision, Receipt, Refused, Time, Verdict};
 
 use super::Settlement;
 
-/// A request that passes; its cost is charged. Dropping it changes nothing.
+/// A request that passes; its cost is charged. Dropping it changes nothing: permits of
+/// [`Concurrency`](ratekeeper_core::Concurrency) come back by
+/// [`refund`](crate::Limiter::refund) or at the end of their lease, and by drop from the guard of
+/// [`check_owned`](crate::Limiter::check_owned).
 ///
 /// ```
 /// use ratekeeper::Limiter;

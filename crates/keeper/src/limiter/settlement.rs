@@ -74,9 +74,9 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
 impl<A: LimiterAlgorithm + Refund + Reserve, C: Clock> Limiter<A, C> {
     /// Corrects the charge for work to its actual cost: the rest of the estimate is given back, and
     /// the excess is charged, also beyond the limit. Then no request passes until that debt is paid
-    /// by time. A limit made by [`Limiter::per`] remembers up to about a year of debt, others as
-    /// much as they promise ahead, see
-    /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience); the debt beyond is forgiven.
+    /// by time. A token bucket remembers up to about a year of debt, unless
+    /// [`Gcra::with_patience`](ratekeeper_core::Gcra::with_patience) states less; the debt beyond is
+    /// forgiven.
     ///
     /// The rest comes back as far as time has not paid for it, see [`refund`](Self::refund).
     ///

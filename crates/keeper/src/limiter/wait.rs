@@ -163,7 +163,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// Waits until a permit is free, in line with the other waiters, and takes it; returns how long
     /// that took. If dropped before it is ready, it leaves the line, and has taken nothing. It
     /// joins the line when first polled. Once in line, poll it or drop it: one that is kept and
-    /// never polled again holds up all behind it, and `check` is refused.
+    /// never polled again, or lost to [`mem::forget`](std::mem::forget), holds up all behind it, and
+    /// `check` is refused.
     ///
     /// No waiter is served before its moment, so a timer that is late by a millisecond slows a limit
     /// whose burst is used up in less: give it a burst for some milliseconds. What it takes cannot

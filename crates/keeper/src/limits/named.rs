@@ -7,13 +7,12 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use ratekeeper_core::{
-    AnyAlgorithm, Decision, Error, Limit, LimitId, LimitKeys, Outage, Permits, Quota,
+    AnyAlgorithm, Decision, Error, Gcra, Limit, LimitId, LimitKeys, Outage, Permits, Quota,
 };
 use ratekeeper_store::{Lock, MemoryStore, Store, StoreError};
 
 use super::charge::{Charged, KeyText};
 use super::{CheckError, LimitCharge, Limits, LimitsGrant};
-use crate::limiter::patient;
 use crate::{Clock, LimitKey, SystemClock};
 
 /// One of several [`Limits`], with a count for each key: a user, an address, `()` for all requests
@@ -104,13 +103,12 @@ impl<S, C> NamedLimit<S, C> {
         if known.is_none() && by_quota.len() >= MAX_QUOTAS {
             return Err(wrong(format!("more than {MAX_QUOTAS} different quotas")));
         }
+        let bucket = Gcra::token_bucket(quota).map_err(|error| wrong(error.to_string()))?;
         let limit = Arc::new(Limit {
             name: format!("{}={quota}", self.name).into(),
             id: known.map_or_else(|| self.limits.next_id(), |known| known.id),
             version: known.map_or(1, |known| known.version.saturating_add(1)),
-            algorithm: patient(quota)
-                .map_err(|error| wrong(error.to_string()))?
-                .into(),
+            algorithm: bucket.patient().into(),
             outage: own.outage,
             scope: own.scope,
             keys: LimitKeys::Single([Limit::clone(&own)].into()),
@@ -182,7 +180,7 @@ impl<S, C> NamedLimit<S, C> {
     /// # Errors
     /// Those of [`Limiter::per`](crate::Limiter::per); then nothing is changed.
     pub fn set_quota(&self, quota: Quota) -> Result<(), Error> {
-        self.set_limit(patient(quota)?);
+        self.set_limit(Gcra::token_bucket(quota)?);
         Ok(())
     }
 
