@@ -164,7 +164,7 @@ fn adaptive_limits(proxy: &ProxySettings) -> Vec<String> {
 }
 
 /// Returns the limits as they are written; extras are shown with the limit they belong to.
-fn written(policy: &Policy) -> impl Iterator<Item = &Rule> {
+pub(super) fn written(policy: &Policy) -> impl Iterator<Item = &Rule> {
     policy.rules.iter().filter(|rule| !rule.is_extra())
 }
 

@@ -14,10 +14,12 @@ use ratekeeper_policy::Rule;
 use ratekeeper_policy::config::{self, Diagnostic, PolicyFiles, Severity};
 use ratekeeper_policy::envoy::{self, File};
 use ratekeeper_server::{EnvoyFile, read_envoy_files, writable_by_all};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::source::{self, PolicySource};
+use crate::verbs::explain::written;
 use crate::{Exit, Failure, Output, Result, limits, words};
 
 /// Check policies: every error and warning, with line, caret and a concrete edit
@@ -86,8 +88,10 @@ struct Checked {
 }
 
 /// Maximum that a limit admits, and minimum that it serves, in words.
+#[derive(Serialize)]
 struct Sides {
     name: String,
+    mode: &'static str,
     at_most: String,
     at_least: String,
 }
@@ -200,7 +204,7 @@ fn check(source: PolicySource) -> Checked {
         Ok(loaded) => Checked {
             source,
             findings: loaded.warnings,
-            limits: loaded.policy.rules.len(),
+            limits: written(&loaded.policy).count(),
             sides: loaded.policy.rules.iter().map(sides).collect(),
             note: needs_a_token(loaded.policy.settings.listen.admin.as_deref()),
         },
@@ -217,6 +221,7 @@ fn check(source: PolicySource) -> Checked {
 fn sides(rule: &Rule) -> Sides {
     Sides {
         name: rule.limit.name.to_string(),
+        mode: rule.mode.word(),
         at_most: limits::worst_case(rule),
         at_least: limits::at_least(rule),
     }
@@ -289,14 +294,14 @@ fn text(one: &Checked, output: &mut Output) -> Result<()> {
     if !repeated.is_empty() {
         output.line(format!("  {}", repeated.join(", ")))?;
     }
-    for Sides {
-        name,
-        at_most,
-        at_least,
-    } in one.sides.iter().take(MAX_SIDES)
-    {
-        output.line(format!("  {}: {at_most}", paint(NAME, name)))?;
-        output.line(format!("    at least {at_least}"))?;
+    for sides in one.sides.iter().take(MAX_SIDES) {
+        let name = paint(NAME, &sides.name);
+        let mode = match sides.mode {
+            "enforce" => String::new(),
+            mode => format!(" {}", paint(WARN, &format!("({mode})"))),
+        };
+        output.line(format!("  {name}{mode}: {}", sides.at_most))?;
+        output.line(format!("    at least {}", sides.at_least))?;
     }
     if one.sides.len() > MAX_SIDES {
         let more = words::counted(one.sides.len() - MAX_SIDES, "limit");
@@ -333,12 +338,8 @@ fn document(checked: &[Checked]) -> Value {
             "valid": !refused,
             "limits": one.limits,
             "findings": one.findings,
-            "promises": one.sides.iter().map(promise).collect::<Vec<_>>(),
+            "promises": one.sides,
         })
     });
     json!({ "policies": policies.collect::<Vec<_>>() })
-}
-
-fn promise(sides: &Sides) -> Value {
-    json!({ "name": sides.name, "at_most": sides.at_most, "at_least": sides.at_least })
 }

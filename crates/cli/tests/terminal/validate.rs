@@ -149,6 +149,29 @@ fn repetitive() -> String {
 }
 
 #[test]
+fn a_limit_that_refuses_nothing_promises_nothing() {
+    let limit = |name: &str, more: &str| {
+        format!("[[limit]]\nname = \"{name}\"\nkey = [\"ip\"]\nlimit = \"5/1m\"\n{more}\n")
+    };
+    let off = limit("a", "mode = \"off\"\ncandidate = \"9/1m\"");
+    let shadow = limit("b", "mode = \"shadow\"");
+    let policy = format!("version = 1\n{off}{shadow}");
+    let desk = Desk::new().with("ratekeeper.toml", policy);
+    let validated = desk.terminal(&[&["validate"]]);
+    for line in [
+        "ratekeeper.toml: 2 limits, nothing found",
+        "  a (off): at most 9 in any 1 min; 5 at once",
+        "  b (shadow): at most 9 in any 1 min; 5 at once",
+        "  a+candidate (off): at most 17 in any 1 min; 9 at once",
+    ] {
+        let shown = validated.lines().any(|shown| shown == line);
+        assert!(shown, "{line}\n{validated}");
+    }
+    let json = desk.terminal(&[&["validate", "--json"]]);
+    assert_eq!(json.matches(r#""mode":"off""#).count(), 2, "{json}");
+}
+
+#[test]
 fn repeated_warnings_are_summed_up() {
     let desk = Desk::new().with("ratekeeper.toml", repetitive());
     let validated = desk.terminal(&[&["validate"]]);

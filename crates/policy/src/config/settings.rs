@@ -253,6 +253,16 @@ mod tests {
     }
 
     #[test]
+    fn a_field_of_the_access_log_is_written_once() {
+        let read = listen(
+            "proxy.upstream = \"http://127.0.0.1:9\"\n\
+             proxy.access_log = { to = \"stdout\", fields = [\"path\", \"time\", \"path\"] }",
+        );
+        let log = read.unwrap().proxy.unwrap().access_log.unwrap();
+        assert_eq!(log.fields, ["path", "time"]);
+    }
+
+    #[test]
     fn connections_and_waits_are_read_within_their_ranges() {
         let read = listen(
             "max_connections = 7\nidle_timeout = \"20s\"\nhead_timeout = \"30s\"\ndrain = \"0s\"\ngrace = \"1m\"",

@@ -103,7 +103,13 @@ pub(super) fn announced(root: Table<'_>, out: &mut Findings<'_>) {
 fn access_log(table: Table<'_>) -> Option<AccessLogSettings> {
     let table = table.table("access_log")?;
     let to = table.text("to")?.value;
-    let fields = table.texts("fields").into_iter();
+    let mut fields = Vec::new(); // each once, because a line is an object of JSON
+    for field in table.texts("fields") {
+        let field = field.value.to_owned();
+        if !fields.contains(&field) {
+            fields.push(field);
+        }
+    }
     Some(AccessLogSettings {
         file: (to != "stdout").then(|| to.into()),
         only: match table.text("only").map(|word| word.value) {
@@ -112,7 +118,7 @@ fn access_log(table: Table<'_>) -> Option<AccessLogSettings> {
             _ => LoggedResponses::All,
         },
         sample_percent: table.percent("sample").map_or(100, |part| part.value),
-        fields: fields.map(|field| field.value.to_owned()).collect(),
+        fields,
     })
 }
 
