@@ -53,7 +53,8 @@ pub const EXPIRY_STEP_MICROS: u64 = 4_000_000;
 /// The transition of a limit in Lua.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LuaTwin {
-    /// The core's source: a fragment that adds itself to the table `twins`.
+    /// The core's source: a fragment that adds itself to the table `twins`; of a short twin, one
+    /// that decides on one key in the store's `short.lua`.
     pub source: &'static str,
     /// The numbers of the limit, as the source reads them.
     pub numbers: Vec<f64>,
@@ -85,6 +86,17 @@ pub trait StoredForm: Algorithm {
     /// A cost as the twin reads it.
     fn price(&self, cost: Permits) -> [f64; 4] {
         [cost.as_f64(), 0.0, 0.0, 0.0]
+    }
+
+    /// A twin that costs the store about half as much, for requests of one charge each; `None` if
+    /// there is none that is exact for these numbers.
+    fn short_twin(&self) -> Option<LuaTwin> {
+        None
+    }
+
+    /// A cost as the short twin reads it.
+    fn short_price(&self, cost: Permits) -> f64 {
+        cost.as_f64()
     }
 }
 

@@ -45,7 +45,7 @@
 //!   charge that turned a key smooth makes it bursty again while the window lasts, so that
 //!   later it may hold more than its cost. A window opens with a request, so a smaller
 //!   history may admit less.
-//! * Twin: `hybrid.lua`.
+//! * Twin: `hybrid.lua`, and `hybrid/short.lua` for requests of one charge.
 //! * Source: T. Finch, "A hybrid quota-linear rate limiter" (founding document 3).
 
 mod reconfigure;

@@ -37,7 +37,7 @@
 //!   take is that of a grid.
 //! * Laws: keeps all of them. From the first take, a smaller history may admit less: the
 //!   take that is left out may be the one that set the strokes off.
-//! * Twin: `interval.lua`.
+//! * Twin: `interval.lua`, and `interval/short.lua` for requests of one charge.
 //! * Source: "Distributed API Rate Limiter" (founding document 4), max amount, refill time,
 //!   refill amount; V. Bukhtoyarov, Bucket4j (2015), "intervally".
 

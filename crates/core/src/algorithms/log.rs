@@ -35,7 +35,7 @@
 //! * Laws: keeps all of them, with two exceptions by request: a gap makes the second of two
 //!   requests at one instant wait, so it is not additive; [`Denials::Counted`] gives up
 //!   "denial is free", and its lock-out ends `P` after the last attempt.
-//! * Twin: `log.lua`.
+//! * Twin: `log.lua`, and `log/short.lua` for requests of one charge.
 //! * Source: P. Hayes, "Better rate limiting with Redis sorted sets" (2015), for
 //!   the log, the strict reading and the gap; founding documents 0, 1 and 4.
 

@@ -41,8 +41,7 @@
 //! * A clock that steps back finds the newest window it had reached: it is denied longer by
 //!   the step, and never gains.
 //! * Laws: keeps all of them; [`Denials::Counted`] gives up "denial is free" by request.
-//! * Twin: `window.lua`, but for calendars; `window/short.lua` for one window and requests of
-//!   one charge.
+//! * Twin: `window.lua`, but for calendars; `window/short.lua` for requests of one charge.
 //! * Source: Figma, "An alternative approach to rate limiting" (2017), for sub-buckets;
 //!   Cloudflare, "How we built rate limiting capable of scaling to millions of domains"
 //!   (2017), for the two-window counter.

@@ -27,6 +27,16 @@ impl AnyAlgorithm {
         dispatch!(self, algorithm => algorithm.price(cost))
     }
 
+    /// See [`StoredForm::short_twin`].
+    pub fn short_twin(&self) -> Option<LuaTwin> {
+        dispatch!(self, algorithm => algorithm.short_twin())
+    }
+
+    /// See [`StoredForm::short_price`].
+    pub fn short_price(&self, cost: Permits) -> f64 {
+        dispatch!(self, algorithm => algorithm.short_price(cost))
+    }
+
     /// See [`StoredForm::read`].
     pub fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<AnyState> {
         dispatch!(self, algorithm: A => {

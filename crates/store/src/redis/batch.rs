@@ -181,7 +181,7 @@ impl RedisBatch<'_, ScriptAct> {
             let ([item], [place], ScriptAct::Decide(_)) = (&*ask.items, &**places, ask.act) else {
                 return None;
             };
-            packs[*place].extend(bytes_of(&[item.limit.short_price(item.cost)?]));
+            packs[*place].extend(bytes_of(&[item.limit.short_price(item.cost)]));
         }
         Some((first.source, packs))
     }

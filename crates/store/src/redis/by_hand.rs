@@ -13,8 +13,6 @@ use super::servers::node::ScriptCall;
 use super::slot::slot_of;
 use crate::StoreError;
 
-const SCRIPT: &str = include_str!("by_hand.lua");
-
 impl RedisStore {
     /// Returns the table unless its version is `known`; no bytes if there is none. The version is
     /// in its first eight bytes, and zero without a table.
@@ -44,9 +42,8 @@ impl RedisStore {
 
     async fn run_by_hand(&self, arguments: Vec<Vec<u8>>) -> Result<Option<Vec<u8>>, StoreError> {
         let name = format!("{}:{{by-hand}}", self.config.prefix).into_bytes();
-        let script = self.scripts.short(SCRIPT);
         let call = ScriptCall {
-            script: &script,
+            script: &self.scripts.by_hand,
             keys: &[&name],
             arguments: &arguments,
         };

@@ -150,24 +150,15 @@ impl Prepared {
             label,
             tag,
             twin: algorithm.twin(),
-            short: match &algorithm {
-                AnyAlgorithm::Gcra(gcra) => gcra.short_twin(),
-                AnyAlgorithm::Window(window) => window.short_twin(),
-                AnyAlgorithm::QuotaReset(reset) => reset.short_twin(),
-                _ => None,
-            },
+            short: algorithm.short_twin(),
             algorithm,
             earlier,
         }
     }
 
     /// Returns the number that the short twin reads for a cost.
-    pub(super) fn short_price(&self, cost: Permits) -> Option<f64> {
-        match &self.algorithm {
-            AnyAlgorithm::Gcra(gcra) => Some(gcra.short_price(cost)),
-            AnyAlgorithm::Window(_) | AnyAlgorithm::QuotaReset(_) => Some(cost.as_f64()),
-            _ => None,
-        }
+    pub(super) fn short_price(&self, cost: Permits) -> f64 {
+        self.algorithm.short_price(cost)
     }
 
     /// Returns true if a key that is not there may have been used under an earlier label.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   limits of the call --> tags {g, w} --> decide.lua + gcra.lua + window.lua --> SHA-1
+//!   requests of one charge each, one short twin  -->  short.lua + gcra/short.lua --> SHA-1
 //! ```
 //!
 //! A script holds only the twins it needs, because the store runs all of its text on every call.
@@ -16,6 +17,10 @@ use parking_lot::RwLock;
 const PLACE: &str = "--@twins\n";
 const DECIDE: &str = include_str!("decide.lua");
 const TIME: &str = include_str!("time.lua");
+/// Placeholders for the parts of a short twin: before the keys, and for each. The second parts them.
+const ONCE: &str = "--@once\n";
+const EACH: &str = "--@each\n";
+const SHORT: &str = include_str!("short.lua");
 
 /// A script, and the hash by which servers know it.
 #[derive(Debug)]
@@ -45,8 +50,9 @@ impl Script {
 pub(super) struct Scripts {
     /// By the tags of the cores, in order.
     decide: RwLock<BTreeMap<Vec<u8>, Arc<Script>>>,
-    /// Short twins, each a whole script, by their source.
+    /// By the source of the short twin.
     short: RwLock<BTreeMap<&'static str, Arc<Script>>>,
+    pub(super) by_hand: Arc<Script>,
     pub(super) load: Arc<Script>,
     pub(super) swap: Arc<Script>,
     pub(super) ping: Arc<Script>,
@@ -57,18 +63,21 @@ impl Scripts {
         Self {
             decide: RwLock::default(),
             short: RwLock::default(),
+            by_hand: Arc::new(Script::new(include_str!("by_hand.lua"))),
             load: Arc::new(Script::new(include_str!("load.lua"))),
             swap: Arc::new(Script::new(include_str!("swap.lua"))),
             ping: Arc::new(Script::ping()),
         }
     }
 
-    /// Returns the script with this text.
+    /// Returns the script of a short twin.
     pub(super) fn short(&self, source: &'static str) -> Arc<Script> {
         if let Some(script) = self.short.read().get(source) {
             return Arc::clone(script);
         }
-        let script = Arc::new(Script::new(source));
+        let (once, each) = source.split_once(EACH).unwrap_or(("", source));
+        let text = SHORT.replace(ONCE, once).replace(EACH, each);
+        let script = Arc::new(Script::new(&text));
         self.short.write().insert(source, Arc::clone(&script));
         script
     }

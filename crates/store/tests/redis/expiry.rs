@@ -1,5 +1,5 @@
-//! Expiry: however a value of GCRA is written, it stays until it carries no information any more,
-//! and no longer than a step.
+//! Expiry: however a value is written, it stays until it carries no information any more, and no
+//! longer than a step.
 //!
 //! ```text
 //!   step  |           |           |
@@ -10,7 +10,9 @@
 use std::sync::Arc;
 
 use ratekeeper_core::{
-    Charge, EXPIRY_STEP_MICROS, Gcra, Key, KeyBuilder, Limit, Mode, Outage, Permits, Time,
+    Algorithm as _, AnyAlgorithm, Charge, EXPIRY_STEP_MICROS, Edge, Gcra, Hybrid, Interval, Key,
+    KeyBuilder, Limit, Log, Mode, Nanos, Outage, Permits, Quota, QuotaReset, SubBuckets, Time,
+    UnixMicros, Window,
 };
 use ratekeeper_store::{RedisConfig, RedisStore, Store, conformance};
 use tokio::runtime::Runtime;
@@ -164,5 +166,89 @@ fn a_value_expires_within_one_step_of_the_end_of_its_effect() {
             looked > ROUNDS * 5 && kept > ROUNDS / 4,
             "{looked} keys were read, {kept} kept their expiry"
         );
+    }
+}
+
+/// Limits under different numbers whose states mean the same.
+fn pairs(per: &str) -> Vec<[AnyAlgorithm; 2]> {
+    let quota = |permits: u32| -> Quota { format!("{permits}/{per}").parse().unwrap() };
+    let every = Nanos::from_nanos(quota(1).per().as_nanos() / 4);
+    let cut = |edge| SubBuckets::sub_buckets(quota(50), 5, edge, Nanos::ZERO).unwrap();
+    let refilled = |refill| Interval::from_first(60_u64, Permits::new(refill), every).unwrap();
+    let log = Log::sliding(quota(40)).unwrap();
+    let gap = Nanos::from_micros(1);
+    vec![
+        [
+            Window::fixed(quota(90), Nanos::ZERO).unwrap().into(),
+            Window::two_window(quota(80), Nanos::ZERO).unwrap().into(),
+        ],
+        [cut(Edge::Drop).into(), cut(Edge::Full).into()],
+        [50, 70].map(|permits| QuotaReset::new(quota(permits)).unwrap().into()),
+        [log.into(), log.with_gap(gap).unwrap().into()],
+        [refilled(20).into(), refilled(3).into()],
+        [(); 2].map(|()| Hybrid::quota_linear(quota(30)).unwrap().into()),
+    ]
+}
+
+#[test]
+fn values_of_other_algorithms_expire_so_too() {
+    let runtime = Runtime::new().unwrap();
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let mut connection = server.connect();
+        let stores = [(); 2].map(|()| RedisStore::new(RedisConfig::new(server.url())).unwrap());
+        let pairs: Vec<_> = ["300ms", "5s", "1d"].into_iter().flat_map(pairs).collect();
+        let (mut seed, mut before, mut kept) = (1, vec![None; pairs.len()], 0_u64);
+        for _ in 0..ROUNDS / 4 {
+            for (id, pair) in (0..).zip(&pairs) {
+                let mut next = |below| random(&mut seed, below);
+                let of = usize::from(next(4) == 0);
+                let charge = Charge {
+                    limit: &conformance::limit(id, pair[of].clone()),
+                    key: Key::from_bytes(b"\x01k"),
+                    cost: Permits::new(next(3)),
+                    mode: Mode::Enforce,
+                };
+                runtime.block_on(async {
+                    match next(8) {
+                        0 => stores[of].refund(&[charge], Time::ZERO).await.unwrap(),
+                        1 => drop(stores[of].decide(&[charge; 2], Time::ZERO).await.unwrap()),
+                        _ => drop(stores[of].decide(&[charge], Time::ZERO).await.unwrap()),
+                    }
+                });
+                let name = format!("*:limit-{id}~*");
+                let names = redis::cmd("KEYS")
+                    .arg(name)
+                    .query::<Vec<String>>(&mut connection);
+                let Some(name) = names.unwrap().pop() else {
+                    continue;
+                };
+                let Some((now, stays, value)) = look(&mut connection, &name) else {
+                    continue;
+                };
+                let ends = pair.each_ref().map(|limit| {
+                    let now = UnixMicros::new(now * 1_000);
+                    let state = limit.read(&value, now).unwrap();
+                    limit
+                        .expires_at(&state, now.time())
+                        .as_nanos()
+                        .div_ceil(1_000_000)
+                });
+                let (gone, step) = (now + stays, EXPIRY_STEP_MICROS / 1_000);
+                let old = before[id as usize].replace((gone, value.clone()));
+                let is_written = old.as_ref().is_none_or(|(_, old)| *old != value);
+                let (first, last) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
+                let lasts = if is_written { ends[of] } else { first };
+                assert!(gone + 1 >= lasts, "{charge:?} {value:?}: {gone} < {ends:?}");
+                assert!(
+                    gone <= last + step + 1,
+                    "{charge:?} {value:?}: {gone} > {ends:?}"
+                );
+                assert!((gone + 1) % step <= 2, "{gone} is not on a step");
+                let keeps = old.is_some_and(|(was, _)| was.abs_diff(gone) <= 1);
+                kept += u64::from(is_written && keeps);
+            }
+        }
+        assert!(kept > ROUNDS, "{kept} values kept their expiry");
     }
 }

@@ -259,36 +259,6 @@ impl Gcra {
     pub const fn lowered_stays(&self) -> u64 {
         (self.deepest - CLOCK_SLACK_TICKS).div_ceil(TICKS)
     }
-
-    /// Returns a twin that is a whole script, and cheaper, for requests of one charge each: see
-    /// `gcra/short.lua`. `None` for limits without a twin, and for debts that may reach 2^53
-    /// units: 39 hours at 64,000 in a microsecond, 34 days at 3,000 (3 permits a second).
-    pub fn short_twin(&self) -> Option<LuaTwin> {
-        let per_micro = self.grid.units_per_micro()?;
-        let full = self.deepest_debt();
-        let limit = self.burst + self.queue;
-        let is_counted = self.denials == Denials::Counted;
-        // Denials that are counted go up to twice the limit.
-        if full + SLACK_MICROS * per_micro >= EXACT || is_counted && 2 * limit >= EXACT {
-            return None;
-        }
-        let counted = f64::from(u8::from(is_counted));
-        Some(LuaTwin {
-            name: self.name(),
-            source: include_str!("short.lua"),
-            numbers: vec![double(limit), double(full), counted, double(per_micro)],
-        })
-    }
-
-    /// Returns a cost as the short twin reads it. A cost of twice the limit acts like any higher
-    /// one, and so does one above the deepest debt where denials are free.
-    pub fn short_price(&self, cost: Permits) -> f64 {
-        double(
-            self.price_of(cost)
-                .min(2 * (self.burst + self.queue))
-                .min(EXACT - 1),
-        )
-    }
 }
 
 /// Returns units as the twin reads them: whole microseconds, and units below a microsecond.
@@ -348,6 +318,35 @@ impl StoredForm for Gcra {
         let price = |per_micro| micros_and_units(self.price_of(cost), per_micro);
         let [micros, units] = per_micro.map_or([0.0; 2], price); // without a twin, it is not read
         [micros, units, 0.0, 0.0]
+    }
+
+    /// `None` for limits without a twin, and for debts that may reach 2^53 units: 39 hours at
+    /// 64,000 in a microsecond, 34 days at 3,000 (3 permits a second).
+    fn short_twin(&self) -> Option<LuaTwin> {
+        let per_micro = self.grid.units_per_micro()?;
+        let full = self.deepest_debt();
+        let limit = self.burst + self.queue;
+        let is_counted = self.denials == Denials::Counted;
+        // Denials that are counted go up to twice the limit.
+        if full + SLACK_MICROS * per_micro >= EXACT || is_counted && 2 * limit >= EXACT {
+            return None;
+        }
+        let counted = f64::from(u8::from(is_counted));
+        Some(LuaTwin {
+            name: self.name(),
+            source: include_str!("short.lua"),
+            numbers: vec![double(limit), double(full), counted, double(per_micro)],
+        })
+    }
+
+    /// A cost of twice the limit acts like any higher
+    /// one, and so does one above the deepest debt where denials are free.
+    fn short_price(&self, cost: Permits) -> f64 {
+        double(
+            self.price_of(cost)
+                .min(2 * (self.burst + self.queue))
+                .min(EXACT - 1),
+        )
     }
 }
 

@@ -15,6 +15,8 @@ use crate::{Nanos, Permits, Time, UnixMicros};
 
 const BURSTY: u8 = 1;
 const SMOOTH: u8 = 2;
+/// Limits of fewer permits have a short twin, which multiplies two numbers below.
+const SHORT_PERMITS: u64 = 1 << 26;
 
 impl StoredForm for Hybrid {
     const TAG: u8 = b'h';
@@ -73,5 +75,18 @@ impl StoredForm for Hybrid {
         let (whole, part) = self.time_of(cost.get(), 0);
         let [micros, nanos] = micros_and_nanos(whole.as_nanos());
         [permits, micros, nanos, double(part)]
+    }
+
+    /// `None` unless the span is of whole microseconds, and no product of a cost and a part of a
+    /// nanosecond reaches 2^53.
+    fn short_twin(&self) -> Option<LuaTwin> {
+        let numbers = self.twin()?.numbers;
+        let [permits, span, nanos, gap @ ..] = <[f64; 6]>::try_from(&*numbers).ok()?;
+        let [_, one @ ..] = self.price(Permits::ONE);
+        (nanos == 0.0 && self.permits < SHORT_PERMITS).then(|| LuaTwin {
+            name: Vec::new(),
+            source: include_str!("short.lua"),
+            numbers: [&[permits, span][..], &gap, &one].concat(),
+        })
     }
 }

@@ -63,4 +63,16 @@ impl StoredForm for Interval {
             numbers,
         })
     }
+
+    /// `None` unless the interval and the phase are of whole microseconds.
+    fn short_twin(&self) -> Option<LuaTwin> {
+        let numbers = self.twin()?.numbers;
+        let [most, refill, first, phase, phase_nanos, every, nanos] =
+            <[f64; 7]>::try_from(&*numbers).ok()?;
+        (phase_nanos == 0.0 && nanos == 0.0).then(|| LuaTwin {
+            name: Vec::new(),
+            source: include_str!("short.lua"),
+            numbers: vec![most, refill, first, phase, every],
+        })
+    }
 }

@@ -55,4 +55,16 @@ impl StoredForm for Log {
             numbers,
         })
     }
+
+    /// `None` unless the span and the gap are of whole microseconds.
+    fn short_twin(&self) -> Option<LuaTwin> {
+        let numbers = self.twin()?.numbers;
+        let [permits, counted, span, span_nanos, gap, gap_nanos] =
+            <[f64; 6]>::try_from(&*numbers).ok()?;
+        (span_nanos == 0.0 && gap_nanos == 0.0).then(|| LuaTwin {
+            name: Vec::new(),
+            source: include_str!("short.lua"),
+            numbers: vec![permits, counted, span, gap],
+        })
+    }
 }

@@ -15,17 +15,6 @@ use crate::stored_form::{
 };
 
 impl QuotaReset {
-    /// A twin that is a whole script, and cheaper, for requests of one charge each: see
-    /// `quota_reset/short.lua`. `None` unless the window is of whole microseconds.
-    pub fn short_twin(&self) -> Option<LuaTwin> {
-        let [permits, counted, width, nanos] = self.numbers();
-        (nanos == 0.0).then(|| LuaTwin {
-            name: Vec::new(),
-            source: include_str!("short.lua"),
-            numbers: vec![permits, counted, width],
-        })
-    }
-
     /// N, whether denials are counted, and the window in microseconds and nanoseconds.
     fn numbers(&self) -> [f64; 4] {
         let counted = f64::from(u8::from(self.denials == Denials::Counted));
@@ -68,6 +57,16 @@ impl StoredForm for QuotaReset {
             name: Vec::new(),
             source: include_str!("../quota_reset.lua"),
             numbers: self.numbers().into(),
+        })
+    }
+
+    /// `None` unless the window is of whole microseconds.
+    fn short_twin(&self) -> Option<LuaTwin> {
+        let [permits, counted, width, nanos] = self.numbers();
+        (nanos == 0.0).then(|| LuaTwin {
+            name: Vec::new(),
+            source: include_str!("short.lua"),
+            numbers: vec![permits, counted, width],
         })
     }
 }

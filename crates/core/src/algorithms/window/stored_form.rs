@@ -18,32 +18,6 @@ use crate::stored_form::{
 /// Whole numbers below are exact in the doubles of a script.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-impl<C: Counters> Window<C> {
-    /// A twin that is a whole script, and cheaper, for requests of one charge each: see
-    /// `window/short.lua`. `None` unless the limit has one window with a width and phase in whole
-    /// microseconds, and no product of the weighted estimate reaches 2^53.
-    pub fn short_twin(&self) -> Option<LuaTwin> {
-        let twin = self.twin()?;
-        let [
-            permits,
-            _,
-            edge,
-            counted,
-            phase,
-            phase_nanos,
-            width,
-            width_nanos,
-        ] = <[f64; 8]>::try_from(&*twin.numbers).ok()?;
-        let whole = phase_nanos == 0.0 && width_nanos == 0.0;
-        let exact = self.edge != Edge::Weighted || (permits + 1.0) * width < EXACT;
-        (self.buckets == 1 && whole && exact).then(|| LuaTwin {
-            name: Vec::new(),
-            source: include_str!("short.lua"),
-            numbers: vec![permits, edge, counted, phase, width],
-        })
-    }
-}
-
 impl<C: Counters> StoredForm for Window<C> {
     const TAG: u8 = b'w';
 
@@ -110,6 +84,29 @@ impl<C: Counters> StoredForm for Window<C> {
             name: Vec::new(),
             source: include_str!("../window.lua"),
             numbers,
+        })
+    }
+
+    /// `None` unless the width and the phase are of whole microseconds, and no product of the
+    /// weighted estimate reaches 2^53.
+    fn short_twin(&self) -> Option<LuaTwin> {
+        let numbers = self.twin()?.numbers;
+        let [
+            permits,
+            buckets,
+            edge,
+            counted,
+            phase,
+            phase_nanos,
+            width,
+            width_nanos,
+        ] = <[f64; 8]>::try_from(&*numbers).ok()?;
+        let whole = phase_nanos == 0.0 && width_nanos == 0.0;
+        let exact = self.edge != Edge::Weighted || (permits + 1.0) * width < EXACT;
+        (whole && exact).then(|| LuaTwin {
+            name: Vec::new(),
+            source: include_str!("short.lua"),
+            numbers: vec![permits, buckets, edge, counted, phase, width],
         })
     }
 }
