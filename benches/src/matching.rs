@@ -19,7 +19,7 @@ struct MatchedField {
     value: fn(usize) -> String,
 }
 
-const FIELDS: [MatchedField; 10] = [
+const FIELDS: [MatchedField; 14] = [
     MatchedField {
         title: "header",
         matches: |n| format!("header.x-tenant = \"t{n}\""),
@@ -66,6 +66,26 @@ const FIELDS: [MatchedField; 10] = [
         value: |n| format!("www.t{n}.example.com"),
     },
     MatchedField {
+        title: "header glob",
+        matches: |n| format!("header.x-tenant = \"*-t{n}-*\""),
+        value: |n| format!("eu-t{n}-1"),
+    },
+    MatchedField {
+        title: "host glob",
+        matches: |n| format!("host = \"*.t{n}.*\""),
+        value: |n| format!("www.t{n}.example.com"),
+    },
+    MatchedField {
+        title: "path glob",
+        matches: |n| format!("path = \"/api/v1/service{n}-*\""),
+        value: |n| format!("/api/v1/service{n}-eu"),
+    },
+    MatchedField {
+        title: "path end",
+        matches: |n| format!("path = \"/api/**/action{n}\""),
+        value: |n| format!("/api/v1/users/7/action{n}"),
+    },
+    MatchedField {
         title: "descriptor",
         matches: |n| format!("domain = \"edge\", descriptor.tenant = \"t{n}\""),
         value: |n| format!("t{n}"),
@@ -98,13 +118,13 @@ fn decide_value(keeper: &BenchKeeper, title: &str, value: &str) -> bool {
         path: "/",
         ..Facts::default()
     };
-    match title {
-        "header" | "cookie" => facts.headers = &headers,
-        "query" => facts.query = value,
-        "attr" => facts.attributes = &attributes,
-        "ip" => facts.ip = value.parse::<IpAddr>().ok(),
-        "path" | "path prefix" => facts.path = value,
-        "host" | "host suffix" => facts.host = value,
+    match title.split(' ').next() {
+        Some("header" | "cookie") => facts.headers = &headers,
+        Some("query") => facts.query = value,
+        Some("attr") => facts.attributes = &attributes,
+        Some("ip") => facts.ip = value.parse::<IpAddr>().ok(),
+        Some("path") => facts.path = value,
+        Some("host") => facts.host = value,
         _ => {
             facts.descriptor = Some(Descriptor {
                 domain: "edge",

@@ -72,6 +72,13 @@ impl Glob {
         }
     }
 
+    /// Returns the pattern with a zero for each `*`.
+    pub(crate) fn with_zeros(&self) -> Vec<u8> {
+        let pieces = std::iter::once(&self.head).chain(&self.middle);
+        let pieces: Vec<&[u8]> = pieces.chain(&self.tail).map(|piece| &**piece).collect();
+        pieces.join(&0)
+    }
+
     /// Returns the number of bytes that are not `*`.
     pub(crate) fn length(&self) -> usize {
         let middle: usize = self.middle.iter().map(|piece| piece.len()).sum();

@@ -7,6 +7,7 @@ pub(crate) mod descriptor_index;
 pub(crate) mod exemption;
 pub(crate) mod facts;
 pub(crate) mod glob;
+pub(crate) mod gram_index;
 pub(crate) mod matcher;
 pub(crate) mod part_index;
 pub(crate) mod path_pattern;

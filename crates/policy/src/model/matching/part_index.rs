@@ -6,6 +6,7 @@
 //!   segments 1, 2             api v1       ->  [2, 3]
 //!   last 12 bytes             .example.com ->  [4]
 //!   first 16 bits             10.1         ->  [6]
+//!   grams: *beta*     eta          ->  [8]
 //!   the rest: *b*                             [5]
 //! ```
 //!
@@ -24,7 +25,11 @@ use crate::Pattern;
 use crate::http::path::PathCase;
 use crate::model::matching::common_part::{CommonPart, FirstSegments};
 use crate::model::matching::glob::GlobPiece;
+use crate::model::matching::gram_index::{GramIndex, GramLists};
 use crate::model::matching::matcher::FieldValue;
+
+/// Number of patterns that are compared in the time in which grams are looked up.
+const FEW: usize = 8;
 
 /// The index. The patterns come from the policy, so a client cannot cause collisions.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +41,9 @@ pub(crate) struct PartIndex {
     /// Ranges of `numbers`, by way and part.
     lists: HashMap<u64, (u32, u32), RandomState>,
     numbers: Vec<u32>,
-    /// Patterns whose values have no common part.
+    /// Patterns whose values have no common part, or one that many others have, too.
+    grams: GramIndex,
+    /// Patterns whose values have no common part and no gram.
     rest: Vec<u32>,
 }
 
@@ -49,6 +56,14 @@ struct PartWay {
     edges: u64,
 }
 
+/// A pattern and its number.
+struct PlacedPattern<'p> {
+    /// Hash of its common part, if it has one.
+    place: Option<u64>,
+    number: u32,
+    pattern: &'p Pattern,
+}
+
 impl PartIndex {
     /// Indexes patterns, each with its number.
     pub(crate) fn new<'p>(patterns: impl IntoIterator<Item = (u32, &'p Pattern)>) -> Self {
@@ -56,24 +71,42 @@ impl PartIndex {
         let mut placed = Vec::new();
         for (number, pattern) in patterns {
             let mut hasher = index.hasher.build_hasher();
-            let Some(part) = pattern.common_part(&mut hasher) else {
-                index.rest.push(number);
+            let part = pattern.common_part(&mut hasher);
+            let place = part.map(|part| {
+                let fixed = pattern.fixed();
+                let edges = fixed.map_or(u64::MAX, |(piece, text)| edge(piece, text));
+                index.way(part, edges).wrapping_add(hasher.finish())
+            });
+            placed.push(PlacedPattern {
+                place,
+                number,
+                pattern,
+            });
+        }
+        placed.sort_unstable_by_key(|placed: &PlacedPattern<'_>| (placed.place, placed.number));
+        let uses = gram_uses(&placed);
+        let mut by_gram = GramLists::default();
+        for list in by_place(&placed) {
+            let mut numbers = Vec::new();
+            for placed in list {
+                match best_gram(placed, list, &uses) {
+                    Some(gram) => by_gram.entry(gram).or_default().push(placed.number),
+                    None => numbers.push(placed.number),
+                }
+            }
+            numbers.dedup(); // two patterns with one number may share a part
+            let Some(place) = list.first().and_then(|placed| placed.place) else {
+                index.rest = numbers;
                 continue;
             };
-            let fixed = pattern.fixed();
-            let edges = fixed.map_or(u64::MAX, |(piece, text)| edge(piece, text));
-            let way = index.way(part, edges);
-            placed.push((way.wrapping_add(hasher.finish()), number));
+            let start = u32::try_from(index.numbers.len()).unwrap_or(u32::MAX);
+            index.numbers.extend(numbers);
+            let end = u32::try_from(index.numbers.len()).unwrap_or(u32::MAX);
+            if start < end {
+                index.lists.insert(place, (start, end));
+            }
         }
-        placed.sort_unstable();
-        placed.dedup(); // two patterns with one number may share a part
-        index.numbers = placed.iter().map(|(_, number)| *number).collect();
-        let mut start = 0;
-        for list in placed.chunk_by(|(a, _), (b, _)| a == b) {
-            let end = start + u32::try_from(list.len()).unwrap_or(u32::MAX);
-            index.lists.insert(list[0].0, (start, end));
-            start = end;
-        }
+        index.grams = GramIndex::new(by_gram);
         index.lists.shrink_to_fit();
         index
     }
@@ -98,6 +131,14 @@ impl PartIndex {
         mut found: impl FnMut(&'a [u32]) -> bool,
     ) -> bool {
         if !self.rest.is_empty() && found(&self.rest) {
+            return true;
+        }
+        let text = match value {
+            FieldValue::Text(text) => text,
+            FieldValue::Path(reading) => reading.path(PathCase::Insensitive),
+            FieldValue::Address(_) => &[],
+        };
+        if self.grams.any_near(text, &mut found) {
             return true;
         }
         let mut ways = self.ways.iter();
@@ -145,6 +186,44 @@ impl PartIndex {
         let range = self.lists.get(&hash);
         range.is_some_and(|(start, end)| found(&self.numbers[*start as usize..*end as usize]))
     }
+}
+
+/// Returns the patterns by their common part. Those without one come first.
+fn by_place<'a, 'p>(
+    placed: &'a [PlacedPattern<'p>],
+) -> impl Iterator<Item = &'a [PlacedPattern<'p>]> {
+    placed.chunk_by(|a, b| a.place == b.place)
+}
+
+/// Returns true if grams may find the patterns of a list faster than their common part.
+fn is_crowd(list: &[PlacedPattern<'_>]) -> bool {
+    list.len() > FEW || list.iter().any(|placed| placed.place.is_none())
+}
+
+/// Returns the number of times that patterns of crowds have each gram.
+fn gram_uses(placed: &[PlacedPattern<'_>]) -> HashMap<u32, usize, RandomState> {
+    let mut uses = HashMap::default();
+    for placed in by_place(placed).filter(|list| is_crowd(list)).flatten() {
+        for gram in placed.pattern.grams() {
+            *uses.entry(gram).or_default() += 1;
+        }
+    }
+    uses
+}
+
+/// Returns the gram of a pattern that the fewest have, if it is better than its list.
+fn best_gram(
+    placed: &PlacedPattern<'_>,
+    list: &[PlacedPattern<'_>],
+    uses: &HashMap<u32, usize, RandomState>,
+) -> Option<u32> {
+    if !is_crowd(list) {
+        return None;
+    }
+    let grams = placed.pattern.grams().into_iter();
+    let grams = grams.filter_map(|gram| Some((uses.get(&gram)?, gram)));
+    let (count, gram) = grams.min()?;
+    (placed.place.is_none() || *count < list.len()).then_some(gram)
 }
 
 /// Returns one bit for the byte of a piece that is next to the variable part of the value, all

@@ -101,6 +101,28 @@ impl PathPattern {
         (fixed != 0).then_some(CommonPart::Segments(fixed))
     }
 
+    /// Returns the pattern with a zero for each wildcard: the texts between are in every path that
+    /// matches.
+    pub(crate) fn with_zeros(&self) -> Vec<u8> {
+        let runs = match self {
+            Self::Exact(path) => return path.to_vec(),
+            Self::Runs(runs) => runs,
+        };
+        let mut text = Vec::new();
+        for run in runs {
+            for segment in run {
+                text.push(b'/');
+                match segment {
+                    Segment::Literal(literal) => text.extend_from_slice(literal),
+                    Segment::Any => text.push(0),
+                    Segment::Part(glob) => text.extend(glob.with_zeros()),
+                }
+            }
+            text.push(0);
+        }
+        text
+    }
+
     /// Returns true if a normal path matches.
     pub(crate) fn matches(&self, path: &[u8]) -> bool {
         let runs = match self {
@@ -509,6 +531,18 @@ mod tests {
                 let first = FirstSegments::new(path, part.depth());
                 prop_assert!(part.of_path(&first, &mut found));
                 prop_assert_eq!(wanted.finish(), found.finish());
+            }
+        }
+
+        #[test]
+        fn every_match_has_the_texts_between_zeros(
+            pattern in "/(\\*\\*|\\*|a|b|a\\*|\\*a|a\\*b)(/(\\*\\*|\\*|a|b|\\*b\\*)){0,3}",
+            path in "/[ab]{1,2}(/[ab]{1,2}){0,3}",
+        ) {
+            let compiled = PathPattern::parse(&pattern, PathCase::Sensitive).unwrap();
+            if compiled.matches(path.as_bytes()) {
+                let texts = String::from_utf8(compiled.with_zeros()).unwrap();
+                prop_assert!(texts.split('\0').all(|text| path.contains(text)), "{:?}", texts);
             }
         }
 

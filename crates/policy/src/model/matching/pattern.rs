@@ -29,6 +29,7 @@ use crate::http::path::{PathCase, Reading};
 use crate::model::client::geo::normal_place;
 use crate::model::matching::common_part::{CommonPart, leading_bits};
 use crate::model::matching::glob::{Glob, GlobPiece};
+use crate::model::matching::gram_index::grams;
 use crate::model::matching::path_pattern::PathPattern;
 use crate::{EntryName, ValueError};
 
@@ -203,6 +204,17 @@ impl Pattern {
             Form::Text(glob) => glob.fixed(),
             Form::Path { .. } | Form::Network(_) => None,
         }
+    }
+
+    /// Returns the grams that all values that match contain; of paths, in lower case.
+    pub(crate) fn grams(&self) -> Vec<u32> {
+        let text = match &self.form {
+            Form::Text(glob) => glob.with_zeros(),
+            Form::Path { folded, .. } => folded.with_zeros(),
+            Form::Network(_) => Vec::new(),
+        };
+        let is_fixed = |gram: &u32| !gram.to_le_bytes().contains(&0);
+        grams(&text).filter(is_fixed).collect()
     }
 
     /// Returns the part that all values that match have in common, and writes its bytes to

@@ -150,6 +150,23 @@ mod tests {
     }
 
     #[test]
+    fn globs_are_found_by_bytes_inside_of_them() {
+        for of in [
+            |n: u32| format!("*.t{n}.*"),
+            |n: u32| format!("w*.t{n}.com"),
+            |n: u32| format!("*t{n}.c*"),
+            |n: u32| format!("www.t{n}.*m"),
+        ] {
+            let hosts = patterns(&Field::Host, (1_000..2_000).map(of));
+            assert!((1..40).contains(&compared(&hosts, FieldValue::Text(b"www.t1234.com"))));
+            assert!(compared(&hosts, FieldValue::Text(b"www.example.com")) < 40);
+            let long = "www.t1234.com".repeat(1_000);
+            let found = compared(&hosts, FieldValue::Text(long.as_bytes()));
+            assert!(found < 40, "each once");
+        }
+    }
+
+    #[test]
     fn the_route_is_the_first_pattern_that_matches() {
         let paths = (0..20).map(|n| format!("/a/{n}"));
         let patterns = patterns(
@@ -178,12 +195,29 @@ mod tests {
         }
     }
 
-    const PATHS: [&str; 14] = [
-        "/", "/a", "/A", "/b", "/a/b", "/a/*", "/a/**", "/{x}/b", "/**/b", "/a*", "!/a", "!/B",
-        "!/a/*", "!/**/c",
+    const PATHS: [&str; 18] = [
+        "/",
+        "/a",
+        "/A",
+        "/b",
+        "/a/b",
+        "/a/*",
+        "/a/**",
+        "/{x}/b",
+        "/**/b",
+        "/a*",
+        "!/a",
+        "!/B",
+        "!/a/*",
+        "!/**/c",
+        "/**/a/b",
+        "/**/b/a/**",
+        "/a/**/b/c",
+        "!/**/b/b/**",
     ];
-    const TEXTS: [&str; 12] = [
-        "a", "b", "ab", "a*", "*b", "*", "a*b", "*a*", "!a", "!ab", "!*b", "!*aa*",
+    const TEXTS: [&str; 17] = [
+        "a", "b", "ab", "a*", "*b", "*", "a*b", "*a*", "!a", "!ab", "!*b", "!*aa*", "*abab*",
+        "*baba*", "a*aaab", "a*bbaa*", "!*abba*",
     ];
     const BLOCKS: [&str; 10] = [
         "10.0.0.1",
@@ -206,7 +240,7 @@ mod tests {
             texts in prop::collection::vec(prop::sample::select(&TEXTS[..]), 9..20),
             blocks in prop::collection::vec(prop::sample::select(&BLOCKS[..]), 9..20),
             path in "(/|a|A|b|c|%61|;x|\\.\\./){0,6}",
-            values in prop::collection::vec("[ab]{0,3}", 0..3),
+            values in prop::collection::vec("[ab]{0,3}|[ab]{8}", 0..3),
             ip in prop::sample::select(vec!["10.0.0.1", "10.0.0.2", "11.1.1.1", "2001:db8::1", "::1"]),
         ) {
             let headers: Vec<_> = values.iter().map(|value| ("x", value.as_bytes())).collect();

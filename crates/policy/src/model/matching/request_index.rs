@@ -135,7 +135,10 @@ fn choices<'r>(rule: &'r Rule, hasher: &RandomState) -> impl Iterator<Item = Fie
             let positive = patterns.iter().filter(|pattern| !pattern.negated);
             let parts = positive.take(MAX_PLACES + 1).map(|pattern| {
                 let mut bytes = hasher.build_hasher();
-                let part = pattern.common_part(&mut bytes)?;
+                let part = pattern.common_part(&mut bytes);
+                if part.is_none() {
+                    bytes.write_u32(*pattern.grams().first()?);
+                }
                 Some((pattern, hasher.hash_one((part, bytes.finish()))))
             });
             let parts: Vec<_> = parts.collect::<Option<_>>()?;
