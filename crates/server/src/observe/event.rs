@@ -1,6 +1,5 @@
 //! Event: a change that an operator should see, with or without logs.
 
-use std::fmt;
 use std::sync::Arc;
 
 use derive_more::Display;
@@ -152,14 +151,11 @@ pub enum OverrideAct {
 }
 
 impl OverrideAct {
-    pub(crate) const ALL: [Self; 2] = [Self::Set, Self::Removed];
+    pub(crate) const NAMES: [&str; 2] = ["set", "removed"];
 
     /// Returns its name: `set` or `removed`.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Set => "set",
-            Self::Removed => "removed",
-        }
+        Self::NAMES[self as usize]
     }
 }
 
@@ -208,7 +204,8 @@ fn of_route(route: &str) -> String {
 }
 
 /// Receives events; called from the service's threads, so it should be quick.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Sink")]
 pub(crate) struct Sink(pub(crate) Arc<dyn Fn(&Event) + Send + Sync>);
 
 impl Sink {
@@ -306,10 +303,4 @@ fn log_alert(notice: &AlertNotice) {
         usage_percent = notice.usage_percent,
         id = &*notice.id,
     );
-}
-
-impl fmt::Debug for Sink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Sink")
-    }
 }

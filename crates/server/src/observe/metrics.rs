@@ -16,7 +16,6 @@
 mod durations;
 mod family;
 mod format;
-mod grants;
 mod limit_row;
 mod limit_work;
 mod limits;
@@ -24,9 +23,9 @@ mod limits;
 mod monitoring;
 mod offset;
 mod process;
-mod reports;
 #[cfg(feature = "proxy")]
 mod request_faults;
+mod results;
 mod rules;
 mod scrape;
 mod shared_store;
@@ -38,13 +37,12 @@ mod upstreams;
 pub(crate) use durations::DecisionPath;
 pub(crate) use family::{DurationsSnapshot, Kind, MetricSample, MetricValues, SampleValue};
 pub(crate) use format::{Coding, Format, compressed};
-pub(crate) use grants::GrantResult;
 pub(crate) use limits::{DeniedKeys, LimitLevels, LimitSources};
 pub(crate) use offset::{Offset, ahead};
 pub(crate) use process::Process;
-pub(crate) use reports::ReportResult;
 #[cfg(feature = "proxy")]
 pub(crate) use request_faults::RequestFault;
+pub(crate) use results::{GrantResult, ReportResult};
 pub(crate) use scrape::{Levels, StateLevels};
 pub(crate) use shared_store::SharedStore;
 pub(crate) use tally::{KeyCounts, Tally};
@@ -67,22 +65,22 @@ use crate::counter::Counter;
 pub(crate) struct Metrics {
     rows: ArcSwap<LimitRows>,
     /// Counts by protocol.
-    requests: [[Counter; 3]; Protocol::ALL.len()],
+    requests: [[Counter; 3]; Protocol::NAMES.len()],
     /// Requests that no limit applied to, by protocol.
-    unlimited: [Counter; Protocol::ALL.len()],
+    unlimited: [Counter; Protocol::NAMES.len()],
     /// By protocol, then by [`DecisionPath`].
-    durations: [[DecisionTimes; DecisionPath::NAMES.len()]; Protocol::ALL.len()],
+    durations: [[DecisionTimes; DecisionPath::NAMES.len()]; Protocol::NAMES.len()],
     /// Rules of Envoy's rate limit service.
     rules: rules::RuleTable,
     reloads: [Counter; 2],
     /// True while the files of that source are refused, by [`ConfigSource`].
     rejected: [AtomicBool; ConfigSource::COUNT],
     /// Changes of the file of overrides, by [`OverrideAct`].
-    override_changes: [Counter; OverrideAct::ALL.len()],
+    override_changes: [Counter; OverrideAct::NAMES.len()],
     /// Decisions that a report may correct.
     reports_expected: Counter,
     /// Grants of credits, by [`GrantResult`].
-    grants: [Counter; GrantResult::ALL.len()],
+    grants: [Counter; GrantResult::NAMES.len()],
     config: ArcSwapOption<ConfigInfo>,
     /// Clock offset of the shared store.
     pub(crate) clock_offset: Offset,
@@ -122,15 +120,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    const ALL: [Self; 3] = [Self::Http, Self::Rls, Self::Proxy];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Rls => "rls",
-            Self::Proxy => "proxy",
-        }
-    }
+    const NAMES: [&str; 3] = ["http", "rls", "proxy"];
 }
 
 /// The result of a request.

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use ratekeeper::Answer;
@@ -11,6 +10,7 @@ use ratekeeper_store::AnyStore;
 use tokio::sync::{Notify, watch};
 
 use super::charges::take_back;
+use crate::counter::Counter;
 
 /// Default maximum number of answers held back at a time: each keeps a connection and its
 /// buffers, about 40 KB.
@@ -24,7 +24,7 @@ pub(crate) struct HoldQueue {
     /// End of holding answers back, once the service stops.
     pub(super) closing: watch::Sender<Option<Time>>,
     /// Number of answers ended, by [`HoldEnd`].
-    ended: [AtomicU64; 3],
+    ended: [Counter; HoldEnd::NAMES.len()],
 }
 
 /// How a held answer ended.
@@ -39,11 +39,7 @@ pub(crate) enum HoldEnd {
 }
 
 impl HoldEnd {
-    pub(crate) const ALL: [(Self, &'static str); 3] = [
-        (Self::Released, "released"),
-        (Self::Left, "left"),
-        (Self::Refused, "refused"),
-    ];
+    pub(crate) const NAMES: [&str; 3] = ["released", "left", "refused"];
 }
 
 #[derive(Debug, Default)]
@@ -89,7 +85,7 @@ impl HoldQueue {
 
     /// Returns the number of answers held back, and how earlier ones ended.
     pub(crate) fn standing(&self) -> HeldAnswers {
-        let ended = HoldEnd::ALL.map(|(end, _)| self.ended[end as usize].load(Ordering::Relaxed));
+        let ended = self.ended.each_ref().map(Counter::count);
         let now = self.lines.lock().held;
         HeldAnswers { now, ended }
     }
@@ -105,7 +101,7 @@ impl HoldQueue {
     }
 
     pub(super) fn count_end(&self, end: HoldEnd) {
-        self.ended[end as usize].fetch_add(1, Ordering::Relaxed);
+        self.ended[end as usize].add(1);
     }
 }
 
@@ -114,7 +110,7 @@ impl HoldQueue {
 pub(crate) struct HeldAnswers {
     pub(crate) now: usize,
     /// Number of answers ended, by [`HoldEnd`].
-    pub(crate) ended: [u64; HoldEnd::ALL.len()],
+    pub(crate) ended: [u64; HoldEnd::NAMES.len()],
 }
 
 impl RequestLine {

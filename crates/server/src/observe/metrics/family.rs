@@ -7,6 +7,10 @@
 use ratekeeper_store::CallTime;
 use smallvec::SmallVec;
 
+use crate::counter::Counter;
+
+/// Name of the limits that are counted together: series with the same labels are added up.
+pub(super) const OTHER: &str = "(other)";
 /// Number of labels that take no allocation.
 const USUAL_LABELS: usize = 3;
 
@@ -58,21 +62,41 @@ pub(crate) enum SampleValue {
 /// Metrics in the order of the table.
 pub(super) type MetricList = Vec<MetricValues>;
 
-/// The series of the last metric of a list.
+/// The series of a metric at the end of a list.
 #[derive(Debug)]
-pub(super) struct Series<'s>(&'s mut MetricList);
+pub(super) struct Series<'s> {
+    list: &'s mut MetricList,
+    family: &'static Family,
+}
 
 impl Family {
-    /// Adds a metric; its series follow.
+    /// Adds a metric, whose series follow; without a series it is left out.
     pub(super) fn open<'s>(&'static self, list: &'s mut MetricList) -> Series<'s> {
+        let family = self;
+        Series { list, family }
+    }
+
+    /// Adds a metric that is listed without a series too; its series follow.
+    pub(super) fn begin<'s>(&'static self, list: &'s mut MetricList) -> Series<'s> {
         let (family, samples) = (self, Vec::new());
         list.push(MetricValues { family, samples });
-        Series(list)
+        self.open(list)
     }
 
     /// Adds a counter or a gauge without labels.
     pub(super) fn write(&'static self, list: &mut MetricList, value: u64) {
         self.each(list, [([], value)]);
+    }
+
+    /// Adds counters, by the value of their label.
+    pub(super) fn counters(
+        &'static self,
+        list: &mut MetricList,
+        names: &[&str],
+        counters: &[Counter],
+    ) {
+        let counts = names.iter().zip(counters);
+        self.each(list, counts.map(|(name, it)| ([*name], it.count())));
     }
 
     /// Adds a counter or a gauge: the values of its labels, in the order of the table, and its own.
@@ -113,10 +137,40 @@ impl Series<'_> {
     }
 
     fn put(&mut self, values: &[&str], value: SampleValue) {
-        if let Some(metric) = self.0.last_mut() {
-            debug_assert_eq!(metric.family.labels.len(), values.len());
-            let labels = values.iter().map(|value| Box::from(*value)).collect();
-            metric.samples.push(MetricSample { labels, value });
+        let family = self.family;
+        debug_assert_eq!(family.labels.len(), values.len());
+        let last = self.list.last();
+        if last.is_none_or(|last| !std::ptr::eq(last.family, family)) {
+            let samples = Vec::new();
+            self.list.push(MetricValues { family, samples });
+        }
+        let Some(metric) = self.list.last_mut() else {
+            return;
+        };
+        let samples = metric.samples.iter_mut().rev();
+        let mut folded =
+            samples.take_while(|it| it.labels.first().is_some_and(|it| **it == *OTHER));
+        let has_values =
+            |it: &&mut MetricSample| it.labels.iter().map(|it| &**it).eq(values.iter().copied());
+        if let Some(sum) = folded.find(has_values) {
+            sum.value.add(value);
+            return;
+        }
+        let labels = values.iter().map(|value| Box::from(*value)).collect();
+        metric.samples.push(MetricSample { labels, value });
+    }
+}
+
+impl SampleValue {
+    /// Adds the value of another series of the metric.
+    fn add(&mut self, other: Self) {
+        match (self, other) {
+            (Self::Count(mine), Self::Count(theirs)) | (Self::Level(mine), Self::Level(theirs)) => {
+                *mine += theirs;
+            }
+            (Self::Number(mine), Self::Number(theirs)) => *mine += theirs,
+            (Self::Durations(mine), Self::Durations(theirs)) => mine.add(&theirs),
+            _ => {}
         }
     }
 }

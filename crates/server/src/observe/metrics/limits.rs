@@ -15,15 +15,12 @@ use ratekeeper_core::{LimitId, Outage};
 use ratekeeper_policy::HandAct;
 use ratekeeper_store::{LimitUsage, Loans};
 
-use super::durations::WAITS;
-use super::family::{DurationsSnapshot, MetricList};
+use super::family::{MetricList, OTHER};
 use super::limit_row::{CountsByMode, DecisionCounts, EFFECTS, LimitRow, MODES, sum_of};
 use super::{LimitRows, table};
 use crate::counter::Counter;
 use crate::observe::alerts::AlertCounts;
 
-/// Name of the limits that are counted together.
-const OTHER: &str = "(other)";
 const DID: [&str; EFFECTS] = [
     "allowed",
     "denied",
@@ -79,30 +76,20 @@ pub(crate) struct LimitSources<'a> {
 /// The metrics of all limits.
 #[derive(Debug)]
 pub(super) struct LimitsSnapshot {
-    each: Vec<LimitCounts>,
-    /// The sum of the limits without series; `None` if all have some.
-    other: Option<LimitCounts>,
-    folded: u64,
+    limits: Vec<LimitCounts>,
+    /// Number of limits with series of their own; the others are added up, as each is written.
+    apart: usize,
 }
 
-/// The metrics of one limit, or of those that are added up.
+/// The metrics of one limit.
 #[derive(Debug)]
 pub(super) struct LimitCounts {
+    /// [`OTHER`] if it is added up with others.
     pub(super) name: Arc<str>,
-    /// The modes with series from the start.
-    is_in_mode: [bool; MODES.len()],
-    has_ban: bool,
+    pub(super) row: Arc<LimitRow>,
     /// The effects with series from the start.
     may: [bool; EFFECTS],
     counts: DecisionCounts,
-    has_exemptions: bool,
-    /// Requests that were exempt, by mode.
-    exempt: [u64; MODES.len()],
-    pub(super) waits: Option<DurationsSnapshot>,
-    /// The counts of plans, which are among those above.
-    plans: Vec<(Box<str>, DecisionCounts)>,
-    key_missing: u64,
-    bans: [u64; MODES.len()],
     pub(super) levels: LimitLevels,
     denied: DeniedKeys,
 }
@@ -110,31 +97,25 @@ pub(super) struct LimitCounts {
 impl LimitsSnapshot {
     pub(super) fn new(rows: &LimitRows, sources: &LimitSources<'_>) -> Self {
         let rows = rows.iter().flatten();
-        let mut snapshot = Self {
-            each: Vec::new(),
-            other: None,
-            folded: 0,
-        };
-        for row in rows {
-            let mut counts = LimitCounts::new(row, sources);
-            if snapshot.each.len() < sources.max_limits {
-                counts.denied = (sources.denied)(row.id);
-                snapshot.each.push(counts);
-                continue;
-            }
-            snapshot.folded += 1;
-            if let Some(other) = &mut snapshot.other {
-                other.add(&counts);
-            } else {
-                counts.name = OTHER.into();
-                snapshot.other = Some(counts);
-            }
+        let mut limits: Vec<_> = rows.map(|row| LimitCounts::new(row, sources)).collect();
+        let apart = limits.len().min(sources.max_limits);
+        let (each, folded) = limits.split_at_mut(apart);
+        for limit in each {
+            limit.denied = (sources.denied)(limit.row.id);
         }
-        snapshot
+        for limit in folded {
+            limit.name = OTHER.into();
+        }
+        Self { limits, apart }
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &LimitCounts> {
-        self.each.iter().chain(&self.other)
+        self.limits.iter()
+    }
+
+    /// Returns the limits with series of their own.
+    fn each(&self) -> impl Iterator<Item = &LimitCounts> {
+        self.limits.iter().take(self.apart)
     }
 
     /// Writes the decisions of limits.
@@ -145,20 +126,23 @@ impl LimitsSnapshot {
         ] {
             let mut series = family.open(out);
             for limit in self.all() {
-                for (mode, (counts, listed)) in MODES.iter().zip(limit.by_mode(counted)) {
-                    for ((outcome, count), may) in DID.iter().zip(counts).zip(limit.may) {
-                        if (listed && may) || *count > 0 {
-                            series.count(&[&limit.name, outcome, mode], *count);
+                for (at, mode) in MODES.iter().enumerate() {
+                    let listed = limit.row.mode == Some(at);
+                    let counts = DID.iter().zip(counted(&limit.counts)[at]);
+                    for ((outcome, count), may) in counts.zip(limit.may) {
+                        if (listed && may) || count > 0 {
+                            series.count(&[&limit.name, outcome, mode], count);
                         }
                     }
                 }
                 if family.name != table::DECISIONS.name {
                     continue; // the cost of exempt requests is not known
                 }
-                let exempt = limit.exempt.iter().zip(limit.is_in_mode);
-                for (mode, (count, listed)) in MODES.iter().zip(exempt) {
-                    if (listed && limit.has_exemptions) || *count > 0 {
-                        series.count(&[&limit.name, EXEMPT, mode], *count);
+                for (at, mode) in MODES.iter().enumerate() {
+                    let listed = limit.row.has_exemptions && limit.row.mode == Some(at);
+                    let count = limit.row.exempt[at].count();
+                    if listed || count > 0 {
+                        series.count(&[&limit.name, EXEMPT, mode], count);
                     }
                 }
             }
@@ -167,54 +151,47 @@ impl LimitsSnapshot {
         table::NEAR_LIMIT.each(out, near);
         self.encode_plans(out);
         self.encode_bans(out);
-        let missing = self.all().map(|it| ([&*it.name], it.key_missing));
+        let missing = self.all();
+        let missing = missing.map(|it| ([&*it.name], it.row.key_missing.count()));
         table::KEY_MISSING.each(out, missing);
     }
 
     /// Writes the decisions with numbers of plans, of limits with series of their own.
     fn encode_plans(&self, out: &mut MetricList) {
-        if self.each.iter().all(|limit| limit.plans.is_empty()) {
-            return;
-        }
+        let plans = || {
+            let each = self.each();
+            each.flat_map(|limit| limit.row.plans.iter().map(move |plan| (limit, plan)))
+        };
         let mut series = table::PLAN_DECISIONS.open(out);
-        for limit in &self.each {
-            for (plan, counts) in &limit.plans {
-                let counts = DID.iter().zip(sum_of(&counts.decisions));
-                for ((outcome, count), may) in counts.zip(limit.may) {
-                    if may || count > 0 {
-                        series.count(&[&limit.name, plan, outcome], count);
-                    }
+        for (limit, plan) in plans() {
+            let counts = DID.iter().zip(sum_of(&plan.counts().decisions));
+            for ((outcome, count), may) in counts.zip(limit.may) {
+                if may || count > 0 {
+                    series.count(&[&limit.name, &plan.name, outcome], count);
                 }
             }
         }
-        let mut series = table::PLAN_NEAR_LIMIT.open(out);
-        for limit in &self.each {
-            for (plan, counts) in &limit.plans {
-                series.count(&[&limit.name, plan], counts.near);
-            }
-        }
+        let near = plans().map(|(limit, plan)| ([&*limit.name, &*plan.name], plan.counts().near));
+        table::PLAN_NEAR_LIMIT.each(out, near);
     }
 
     /// Writes the bans of limits that have some.
     fn encode_bans(&self, out: &mut MetricList) {
-        let is_banned = |limit: &LimitCounts| limit.counts.banned.iter().any(|count| *count > 0);
         // Keys of any limit are banned by hand.
         let banning = || {
-            let each = self.all();
-            each.filter(move |limit| limit.has_ban || is_banned(limit))
+            let is_banned = |limit: &LimitCounts| limit.counts.banned.iter().any(|it| *it > 0);
+            let all = self.all();
+            all.filter(move |limit| limit.row.has_ban || is_banned(limit))
         };
-        if banning().next().is_none() {
-            return;
-        }
+        let began = |limit: &LimitCounts| limit.row.bans.each_ref().map(Counter::count);
         for (family, counted) in [
-            (&table::BANS, (|limit| limit.bans) as fn(&LimitCounts) -> _),
+            (&table::BANS, began as fn(&LimitCounts) -> _),
             (&table::BANNED_REQUESTS, |limit| limit.counts.banned),
         ] {
             let mut series = family.open(out);
             for limit in banning() {
-                let counts = counted(limit).into_iter().zip(limit.is_in_mode);
-                for (mode, (count, listed)) in MODES.iter().zip(counts) {
-                    if listed || count > 0 {
+                for (at, (mode, count)) in MODES.iter().zip(counted(limit)).enumerate() {
+                    if limit.row.mode == Some(at) || count > 0 {
                         series.count(&[&limit.name, mode], count);
                     }
                 }
@@ -226,13 +203,13 @@ impl LimitsSnapshot {
 
     /// Writes the state of limits: their denied keys, quotas, alerts and loans.
     pub(super) fn encode_levels(&self, out: &mut MetricList) {
-        let keys = self.each.iter().map(|it| ([&*it.name], it.denied.keys));
+        let keys = self.each().map(|it| ([&*it.name], it.denied.keys));
         table::DENIED_KEYS.each(out, keys);
         let mut series = table::DENIED_BUSIEST.open(out);
-        for limit in &self.each {
+        for limit in self.each() {
             series.number(&[&limit.name], limit.denied.busiest);
         }
-        let quotas = self.each.iter().map(|it| ([&*it.name], it.levels.quota));
+        let quotas = self.each().map(|it| ([&*it.name], it.levels.quota));
         table::LIMIT_QUOTA.each(out, quotas);
         if self.all().any(|limit| limit.levels.by_hand != [0; 2]) {
             let counts = self.all().flat_map(|limit| {
@@ -244,25 +221,22 @@ impl LimitsSnapshot {
             });
             table::BY_HAND_KEYS.each(out, counts);
         }
-        table::LIMITS_FOLDED.write(out, self.folded);
-        let hours = || {
-            let each = self.each.iter();
-            each.filter_map(|it| Some(([&*it.name], u64::from(it.levels.is_active?))))
-        };
-        if hours().next().is_some() {
-            table::LIMIT_ACTIVE.each(out, hours());
-        }
-        let alerts = || {
-            let all = self.all();
-            all.filter_map(|limit| Some(([&*limit.name], limit.levels.alerts.as_ref()?)))
-        };
-        if alerts().next().is_some() {
-            let of = |count: fn(&AlertCounts) -> u64| {
-                alerts().map(move |(name, counts)| (name, count(counts)))
-            };
-            table::ALERTS_ACTIVE.each(out, of(|counts| counts.active));
-            table::ALERTS.each(out, of(|counts| counts.started));
-            table::ALERTS_UNWATCHED.each(out, of(|counts| counts.unwatched));
+        table::LIMITS_FOLDED.write(out, (self.limits.len() - self.apart) as u64);
+        let hours = self.each();
+        let hours = hours.filter_map(|it| Some(([&*it.name], u64::from(it.levels.is_active?))));
+        table::LIMIT_ACTIVE.each(out, hours);
+        for (family, count) in [
+            (
+                &table::ALERTS_ACTIVE,
+                (|alerts| alerts.active) as fn(&AlertCounts) -> _,
+            ),
+            (&table::ALERTS, |alerts| alerts.started),
+            (&table::ALERTS_UNWATCHED, |alerts| alerts.unwatched),
+        ] {
+            let alerts = self.all();
+            let alerts =
+                alerts.filter_map(|it| Some(([&*it.name], count(it.levels.alerts.as_ref()?))));
+            family.each(out, alerts);
         }
     }
 
@@ -292,13 +266,11 @@ fn units(counts: &DecisionCounts) -> &CountsByMode {
 }
 
 impl LimitCounts {
-    fn new(row: &LimitRow, sources: &LimitSources<'_>) -> Self {
-        let plans = row.plans.iter();
+    fn new(row: &Arc<LimitRow>, sources: &LimitSources<'_>) -> Self {
         let may_fail = |outage| sources.is_shared && row.outage == outage;
         Self {
             name: Arc::clone(&row.name),
-            is_in_mode: std::array::from_fn(|mode| row.mode == Some(mode)),
-            has_ban: row.has_ban,
+            row: Arc::clone(row),
             may: [
                 true,
                 true,
@@ -308,72 +280,8 @@ impl LimitCounts {
                 may_fail(Outage::Deny),
             ],
             counts: row.counts(),
-            has_exemptions: row.has_exemptions,
-            exempt: row.exempt.each_ref().map(Counter::count),
-            waits: row.waits.as_ref().map(|waits| waits.snapshot(&WAITS)),
-            plans: plans
-                .map(|plan| (plan.name.clone(), plan.counts()))
-                .collect(),
-            key_missing: row.key_missing.count(),
-            bans: row.bans.each_ref().map(Counter::count),
             levels: (sources.levels)(row.id),
             denied: DeniedKeys::default(),
-        }
-    }
-
-    /// Returns the counts of each mode, and whether the mode is listed at 0 too.
-    fn by_mode(&self, counted: Counted) -> impl Iterator<Item = (&[u64; EFFECTS], bool)> {
-        counted(&self.counts).iter().zip(self.is_in_mode)
-    }
-
-    /// Adds the counts of another limit.
-    fn add(&mut self, other: &Self) {
-        self.counts.add(&other.counts);
-        for mode in 0..MODES.len() {
-            self.is_in_mode[mode] |= other.is_in_mode[mode];
-            self.bans[mode] += other.bans[mode];
-            self.exempt[mode] += other.exempt[mode];
-        }
-        self.has_ban |= other.has_ban;
-        for (mine, theirs) in self.may.iter_mut().zip(other.may) {
-            *mine |= theirs;
-        }
-        self.has_exemptions |= other.has_exemptions;
-        match (&mut self.waits, &other.waits) {
-            (Some(mine), Some(theirs)) => mine.add(theirs),
-            (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
-            (_, None) => {}
-        }
-        self.key_missing += other.key_missing;
-        let (mine, theirs) = (&mut self.levels, &other.levels);
-        mine.usage.keys += theirs.usage.keys;
-        mine.usage.evicted.idle += theirs.usage.evicted.idle;
-        mine.usage.evicted.budget += theirs.usage.evicted.budget;
-        if let Some(bans) = theirs.bans {
-            *mine.bans.get_or_insert_default() += bans;
-        }
-        for (mine, theirs) in mine.by_hand.iter_mut().zip(theirs.by_hand) {
-            *mine += theirs;
-        }
-        if let Some(length) = theirs.queue_length {
-            *mine.queue_length.get_or_insert_default() += length;
-        }
-        if let Some(theirs) = theirs.reservations {
-            mine.reservations.get_or_insert_default().add(&theirs);
-        }
-        if let Some(theirs) = theirs.loans {
-            let mine = mine.loans.get_or_insert_default();
-            mine.in_use += theirs.in_use;
-            mine.lapsed += theirs.lapsed;
-        }
-        match (&mut mine.alerts, &theirs.alerts) {
-            (Some(mine), Some(theirs)) => {
-                mine.active += theirs.active;
-                mine.started += theirs.started;
-                mine.unwatched += theirs.unwatched;
-            }
-            (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
-            (_, None) => {}
         }
     }
 }

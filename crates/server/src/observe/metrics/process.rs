@@ -20,6 +20,7 @@ use crate::serve::connections::ConnectionCounts;
 use crate::serve::tls::ListenerTls;
 use crate::{Door, LogWriter};
 
+/// Names of the doors, by [`Door`].
 const DOORS: [&str; 4] = ["http", "grpc", "admin", "proxy"];
 
 /// Counts of the process.
@@ -42,7 +43,7 @@ pub(crate) struct Process {
     /// Requests that an application went on with after their clients had left.
     pub(crate) abandoned: Counter,
     /// Reports of results, by [`ReportResult`].
-    pub(super) reports: [Counter; ReportResult::ALL.len()],
+    pub(super) reports: [Counter; ReportResult::NAMES.len()],
     #[cfg(feature = "proxy")]
     pub(crate) upstreams: WatchedUpstreams,
     /// The writer of the access log, if there is one.
@@ -57,7 +58,7 @@ pub(crate) struct Process {
 impl Process {
     /// Counts a connection that could not be accepted; at most one line a second reports it.
     pub(crate) fn accept_failed(&self, door: Door, error: &io::Error, now: Time) {
-        self.accept_failures[index(door)].add(1);
+        self.accept_failures[door as usize].add(1);
         if let Some(suppressed) = self.accept_log.opens(now) {
             tracing::warn!(event = "accept.failed", listener = %door, %error, suppressed);
         }
@@ -101,14 +102,13 @@ impl Process {
         let bodies = self.bodies.get().into_iter().flatten();
         let body_bytes: usize = bodies.map(|budget| budget.bytes()).sum();
         table::HELD_BODY_BYTES.write(out, body_bytes as u64);
-        let failures = DOORS.iter().zip(&self.accept_failures);
-        table::ACCEPT_FAILURES.each(out, failures.map(|(door, it)| ([*door], it.count())));
+        table::ACCEPT_FAILURES.counters(out, &DOORS, &self.accept_failures);
         table::ADMIN_WRONG_TOKENS.write(out, self.wrong_tokens.count());
         table::UPSTREAM_ABANDONED.write(out, self.abandoned.count());
         #[cfg(feature = "proxy")]
         {
-            let faults = RequestFault::ALL.iter().zip(&self.request_faults);
-            let faults = faults.map(|((_, kind), (count, _))| ([*kind], count.count()));
+            let faults = RequestFault::NAMES.iter().zip(&self.request_faults);
+            let faults = faults.map(|(kind, (count, _))| ([*kind], count.count()));
             table::REQUEST_FAULTS.each(out, faults);
             self.upstreams.encode(out);
         }
@@ -144,27 +144,18 @@ impl Process {
         for tls in listeners {
             for (place, expiry) in (1..).zip(tls.expiries()) {
                 if let Some(expiry) = expiry {
-                    series.level(&[DOORS[index(tls.door)], &place.to_string()], expiry);
+                    series.level(&[DOORS[tls.door as usize], &place.to_string()], expiry);
                 }
             }
         }
         let mut series = table::CERTIFICATE_RELOADS.open(out);
         for tls in listeners {
             for (result, count) in ["applied", "rejected"].iter().zip(&tls.reloads) {
-                series.count(&[DOORS[index(tls.door)], result], count.count());
+                series.count(&[DOORS[tls.door as usize], result], count.count());
             }
         }
         let failed = listeners.iter();
-        let failed = failed.map(|tls| ([DOORS[index(tls.door)]], tls.failed_handshakes.count()));
+        let failed = failed.map(|tls| ([DOORS[tls.door as usize]], tls.failed_handshakes.count()));
         table::TLS_HANDSHAKE_FAILURES.each(out, failed);
-    }
-}
-
-const fn index(door: Door) -> usize {
-    match door {
-        Door::Http => 0,
-        Door::Grpc => 1,
-        Door::Admin => 2,
-        Door::Proxy => 3,
     }
 }

@@ -23,17 +23,17 @@ pub(crate) enum RequestFault {
 }
 
 /// Counts by kind, and the gates of their lines.
-pub(crate) type RequestFaults = [(Counter, LogGate); RequestFault::ALL.len()];
+pub(crate) type RequestFaults = [(Counter, LogGate); RequestFault::NAMES.len()];
 
 impl RequestFault {
-    pub(super) const ALL: [(Self, &'static str); 7] = [
-        (Self::Malformed, "malformed"),
-        (Self::Method, "method"),
-        (Self::HeadTooLarge, "head_too_large"),
-        (Self::BodyTooLarge, "body_too_large"),
-        (Self::BodyLate, "body_late"),
-        (Self::BodyBroken, "body_broken"),
-        (Self::ProxyHeader, "proxy_header"),
+    pub(super) const NAMES: [&str; 7] = [
+        "malformed",
+        "method",
+        "head_too_large",
+        "body_too_large",
+        "body_late",
+        "body_broken",
+        "proxy_header",
     ];
 
     /// Returns the fault that a problem reports; `None` if the client is not at fault.
@@ -55,7 +55,7 @@ impl Process {
         let (count, log) = &self.request_faults[fault as usize];
         count.add(1);
         if let Some(suppressed) = log.opens(now) {
-            let kind = RequestFault::ALL[fault as usize].1;
+            let kind = RequestFault::NAMES[fault as usize];
             let request_id = id.and_then(|id| id.to_str().ok());
             tracing::info!(event = "request.failed", kind, request_id, suppressed);
         }

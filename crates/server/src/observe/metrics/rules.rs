@@ -11,10 +11,11 @@
 //! with a call is counted by the keys of its descriptor, without values: a value may be a user.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use crate::counter::Counter;
 use arc_swap::ArcSwapOption;
+use parking_lot::RwLock;
 use ratekeeper_policy::envoy::{CounterSeries, EnvoyAnswer, EnvoyConfig};
 
 /// The counters of a rule, by the names of that service.
@@ -66,7 +67,7 @@ impl RuleTable {
     /// Rows of rules that stay keep their counts; rows
     /// of rules that went are dropped.
     fn install_numbered(&self, config: &Arc<EnvoyConfig>) -> Arc<Numbered> {
-        let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
+        let mut rows = self.rows.write();
         let mut rules = RuleRows::new();
         let mut numbers = Vec::new();
         for rule in config.rules() {
@@ -125,12 +126,12 @@ impl RuleTable {
     }
 
     fn row(&self, name: &str) -> Arc<RuleRow> {
-        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        let rows = self.rows.read();
         if let Some(row) = rows.rules.get(name).or(rows.callers.get(name)) {
             return Arc::clone(row);
         }
         drop(rows);
-        let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
+        let mut rows = self.rows.write();
         let callers = &mut rows.callers;
         let fits = callers.len() < MAX_CALLER_SERIES || callers.contains_key(name);
         let name = if fits { name } else { OTHER };
@@ -139,7 +140,7 @@ impl RuleTable {
 
     /// Returns names and counts: first the rules, then the rows named by callers, each in order.
     pub(super) fn snapshot(&self) -> Vec<(Arc<str>, [u64; KINDS.len()])> {
-        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        let rows = self.rows.read();
         let counts = |row: &RuleRow| row.each_ref().map(Counter::count);
         let all = rows.rules.iter().chain(&rows.callers);
         all.map(|(name, row)| (Arc::clone(name), counts(row)))

@@ -72,18 +72,14 @@ impl Scrape<'_> {
 
     fn requests(&self, out: &mut MetricList) {
         let mut series = table::REQUESTS.open(out);
-        for (protocol, counts) in Protocol::ALL.iter().zip(&self.metrics.requests) {
+        for (protocol, counts) in Protocol::NAMES.iter().zip(&self.metrics.requests) {
             for (result, count) in ["allowed", "denied", "error"].iter().zip(counts) {
-                series.count(&[protocol.name(), result], count.count());
+                series.count(&[protocol, result], count.count());
             }
         }
-        let unlimited = Protocol::ALL.iter().zip(&self.metrics.unlimited);
-        table::UNLIMITED.each(
-            out,
-            unlimited.map(|(it, count)| ([it.name()], count.count())),
-        );
+        table::UNLIMITED.counters(out, &Protocol::NAMES, &self.metrics.unlimited);
         let mut series = table::DECISION_DURATION.open(out);
-        for (protocol, durations) in Protocol::ALL.iter().zip(&self.metrics.durations) {
+        for (protocol, durations) in Protocol::NAMES.iter().zip(&self.metrics.durations) {
             let is_shared = self.levels.shared.is_some();
             let shown = if is_shared {
                 DecisionPath::NAMES.len()
@@ -91,7 +87,7 @@ impl Scrape<'_> {
                 1
             };
             for (path, durations) in DecisionPath::NAMES.iter().zip(durations).take(shown) {
-                series.durations(&[protocol.name(), path], &durations.snapshot(&BUCKETS));
+                series.durations(&[protocol, path], &durations.snapshot(&BUCKETS));
             }
         }
     }
@@ -104,16 +100,15 @@ impl Scrape<'_> {
         }
         let held = self.levels.held;
         table::HELD_ANSWERS.write(out, held.now as u64);
-        let ended = HoldEnd::ALL.iter().zip(held.ended);
-        table::HELD_ANSWERS_ENDED.each(out, ended.map(|((_, name), count)| ([*name], count)));
-        let reports = ReportResult::ALL.iter().zip(&self.metrics.process.reports);
-        table::REPORTS.each(out, reports.map(|((_, name), it)| ([*name], it.count())));
+        let ended = HoldEnd::NAMES.iter().zip(held.ended);
+        table::HELD_ANSWERS_ENDED.each(out, ended.map(|(name, count)| ([*name], count)));
+        let reports = &self.metrics.process.reports;
+        table::REPORTS.counters(out, &ReportResult::NAMES, reports);
         table::REPORTS_EXPECTED.write(out, self.metrics.reports_expected.count());
-        let changes = OverrideAct::ALL.iter().zip(&self.metrics.override_changes);
-        table::OVERRIDE_CHANGES.each(out, changes.map(|(act, it)| ([act.name()], it.count())));
-        let grants = GrantResult::ALL.iter().zip(&self.metrics.grants);
-        table::GRANTS.each(out, grants.map(|((_, name), it)| ([*name], it.count())));
-        let mut series = table::RLS_HITS.open(out);
+        let changes = &self.metrics.override_changes;
+        table::OVERRIDE_CHANGES.counters(out, &OverrideAct::NAMES, changes);
+        table::GRANTS.counters(out, &GrantResult::NAMES, &self.metrics.grants);
+        let mut series = table::RLS_HITS.begin(out);
         for (rule, counts) in self.metrics.rules.snapshot() {
             for (kind, count) in KINDS.iter().zip(counts) {
                 series.count(&[&rule, kind], count);
@@ -146,14 +141,12 @@ impl Scrape<'_> {
         }
         if let Some(config) = &*config {
             table::CONFIG_LAST_SUCCESS.write(out, config.applied_at_seconds);
-            if !config.databases.is_empty() {
-                let built = config.databases.iter();
-                let built = built.map(|(field, seconds)| ([&**field], *seconds));
-                table::GEO_DATABASE_BUILT.each(out, built);
-            }
+            let built = config.databases.iter();
+            let built = built.map(|(field, seconds)| ([&**field], *seconds));
+            table::GEO_DATABASE_BUILT.each(out, built);
         }
-        let reloads = ["applied", "rejected"].iter().zip(&self.metrics.reloads);
-        table::CONFIG_RELOAD.each(out, reloads.map(|(result, it)| ([*result], it.count())));
+        let results = ["applied", "rejected"];
+        table::CONFIG_RELOAD.counters(out, &results, &self.metrics.reloads);
         table::CONFIG_REJECTED.write(out, u64::from(self.metrics.is_rejected()));
         table::BUILD_INFO.each(out, [([env!("CARGO_PKG_VERSION")], 1)]);
     }

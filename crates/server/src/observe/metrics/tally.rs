@@ -106,7 +106,7 @@ impl Metrics {
     /// Returns the number of reports since the start, by result.
     pub(crate) fn reports(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.process.reports.iter().map(Counter::count);
-        ReportResult::ALL.iter().map(|(_, name)| *name).zip(counts)
+        ReportResult::NAMES.into_iter().zip(counts)
     }
 
     /// Returns when the policy was put in force, in seconds since 1970.

@@ -1,4 +1,4 @@
-//! Reports: the results of reports, as labels.
+//! Results: those of reports, and of grants, as labels.
 
 use super::{Metrics, Process};
 
@@ -14,18 +14,28 @@ pub(crate) enum ReportResult {
 }
 
 impl ReportResult {
-    pub(super) const ALL: [(Self, &'static str); 5] = [
-        (Self::Corrected, "corrected"),
-        (Self::Repeated, "repeated"),
-        (Self::NotOpen, "not_open"),
-        (Self::Error, "error"),
-        (Self::Unsettled, "unsettled"),
-    ];
+    pub(super) const NAMES: [&str; 5] = ["corrected", "repeated", "not_open", "error", "unsettled"];
+}
+
+/// The result of a grant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GrantResult {
+    Added,
+    Repeated,
+    Error,
+}
+
+impl GrantResult {
+    pub(super) const NAMES: [&str; 3] = ["added", "repeated", "error"];
 }
 
 impl Metrics {
     pub(crate) fn report(&self, result: ReportResult) {
         self.process.reports[result as usize].add(1);
+    }
+
+    pub(crate) fn grant(&self, result: GrantResult) {
+        self.grants[result as usize].add(1);
     }
 }
 
