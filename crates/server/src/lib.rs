@@ -59,6 +59,7 @@ mod doors;
 mod notices;
 mod observe;
 mod opening;
+mod percent;
 mod readiness;
 mod regular_file;
 mod restart;

@@ -11,10 +11,11 @@ pub(crate) mod watch;
 
 use std::path::PathBuf;
 
+use parking_lot::Mutex;
 use ratekeeper_policy::config::Listeners;
 
 use self::envoy_files::ConfigSource;
-use self::last_seen::LastSeen;
+use self::last_seen::SeenFile;
 use crate::regular_file::FileReader;
 use crate::{Config, addresses};
 
@@ -26,17 +27,18 @@ pub(crate) struct PolicyOrigin {
     /// The listeners that the policy does not decide.
     pub(crate) listeners: Listeners,
     pub(crate) envoy_files: ConfigSource,
-    pub(crate) last_seen: LastSeen,
+    /// Locked while a file is read and put in force.
+    pub(crate) last_seen: Mutex<SeenFile>,
     pub(crate) reader: FileReader,
 }
 
 impl PolicyOrigin {
-    pub(crate) fn new(config: &Config, envoy_files: ConfigSource, last_seen: LastSeen) -> Self {
+    pub(crate) fn new(config: &Config, envoy_files: ConfigSource, seen: SeenFile) -> Self {
         Self {
             path: config.policy.clone(),
             listeners: addresses::listeners(config),
             envoy_files,
-            last_seen,
+            last_seen: Mutex::new(seen),
             reader: FileReader::default(),
         }
     }

@@ -3,6 +3,7 @@
 use ratekeeper_policy::{Policy, Rule};
 
 use crate::doors::problem::{NO_SUCH_LIMIT, Problem, WRONG_QUERY, near_spelling, shown};
+use crate::percent::percent_decoded;
 
 /// Default number of entries of a list.
 pub(super) const DEFAULT_TOP: usize = 20;
@@ -92,53 +93,16 @@ pub(super) fn find<'a>(policy: &'a Policy, name: &str) -> Result<&'a Rule, Probl
 
 /// Returns percent-encoded text of a query or path.
 pub(super) fn decoded(text: &str) -> Result<String, Problem> {
-    decode(text).ok_or_else(|| {
+    percent_decoded(text).ok_or_else(|| {
         let detail = format!("`{}` is not percent-encoded text", shown(text));
         wrong(detail)
     })
-}
-
-/// Decodes `%41`.
-fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        rest = tail;
-        match first {
-            b'%' => {
-                let (digits, tail) = tail.split_first_chunk::<2>()?;
-                let digits = std::str::from_utf8(digits).ok()?;
-                if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-                    return None;
-                }
-                bytes.push(u8::from_str_radix(digits, 16).ok()?);
-                rest = tail;
-            }
-            plain => bytes.push(*plain),
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn percent_encoding() {
-        for (text, expected) in [
-            ("a%20b+c", Some("a b+c")),
-            ("%c3%A9", Some("\u{e9}")),
-            ("", Some("")),
-            ("%", None),
-            ("%4", None),
-            ("%zz", None),
-            ("%+1", None),
-            ("%ff", None),
-        ] {
-            assert_eq!(decode(text).as_deref(), expected, "{text}");
-        }
-    }
     #[test]
     fn a_parameter_comes_once_unless_it_has_several_values() {
         let read = |query| Query::read(query, &["limit", "key"]).map_err(|problem| problem.detail);

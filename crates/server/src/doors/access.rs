@@ -190,6 +190,8 @@ pub(crate) fn one_host<B>(request: &Request<B>) -> Result<(), Problem> {
 }
 
 /// The admin token.
+#[derive(derive_more::Debug)]
+#[debug("Token(..)")]
 pub(crate) struct Token(Box<[u8]>);
 
 /// Maximum length of a token.
@@ -211,12 +213,6 @@ impl Token {
         let pairs = self.0.iter().zip(presented);
         let difference = pairs.fold(0, |all, (a, b)| std::hint::black_box(all | (a ^ b)));
         difference == 0
-    }
-}
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(..)")
     }
 }
 

@@ -37,7 +37,7 @@ pub use self::events::EventExport;
 use self::message::Source;
 use super::metrics::{MetricValues, compressed};
 use crate::counter::Counter;
-use crate::serve::http_receiver::{HttpReceiver, ReceiverError};
+use crate::serve::http_receiver::HttpReceiver;
 use crate::{Config, StartError};
 
 /// Maximum number of events that wait.
@@ -109,13 +109,9 @@ impl Otlp {
             let name = name.map_err(|why| StartError::Otlp(format!("`{field}`: {why}")))?;
             headers.push((name, value));
         }
-        let receiver = HttpReceiver::new(&settings.endpoint, settings.ca.as_deref());
-        let receiver = receiver.map_err(|why| {
-            StartError::Otlp(match why {
-                ReceiverError::Url(why) => format!("`endpoint`: {why}"),
-                ReceiverError::Ca(why) => format!("`ca`: {why}"),
-            })
-        })?;
+        let fields = ["endpoint", "ca"];
+        let receiver = HttpReceiver::new(fields, &settings.endpoint, settings.ca.as_deref());
+        let receiver = receiver.map_err(StartError::Otlp)?;
         let mut counts = OtlpCounts::default();
         let export = config.events.as_ref().filter(|_| settings.events);
         if let Some(export) = export {

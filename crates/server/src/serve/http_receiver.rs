@@ -33,35 +33,24 @@ const ATTEMPT: Duration = Duration::from_secs(10);
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
 /// Where messages are sent.
+#[derive(derive_more::Debug)]
 pub(crate) struct HttpReceiver {
     uri: Uri,
     host: String,
     port: u16,
     /// `None` without TLS.
+    #[debug(skip)]
     tls: Option<(TlsConnector, ServerName<'static>)>,
-}
-
-impl std::fmt::Debug for HttpReceiver {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HttpReceiver")
-            .field("uri", &self.uri)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Why a receiver cannot be used.
-#[derive(Clone, Debug)]
-pub(crate) enum ReceiverError {
-    Url(String),
-    /// The file of authorities.
-    Ca(String),
 }
 
 impl HttpReceiver {
     /// Returns the receiver at a URL that the policy has checked; `ca` is the file of its
-    /// authorities, `None` for those of the system.
-    pub(crate) fn new(url: &str, ca: Option<&Path>) -> Result<Self, ReceiverError> {
-        let wrong = |why: String| ReceiverError::Url(why);
+    /// authorities, `None` for those of the system. `fields` are the names of both in the policy.
+    ///
+    /// # Errors
+    /// A sentence that names the wrong field.
+    pub(crate) fn new(fields: [&str; 2], url: &str, ca: Option<&Path>) -> Result<Self, String> {
+        let wrong = |why: String| format!("`{}`: {why}", fields[0]);
         let uri: Uri = url.parse().map_err(|why| wrong(format!("{why}")))?;
         let encrypted = uri.scheme() == Some(&Scheme::HTTPS);
         let host = uri.host().unwrap_or_default();
@@ -73,7 +62,7 @@ impl HttpReceiver {
         let tls = if encrypted {
             let name = ServerName::try_from(host.clone());
             let name = name.map_err(|why| wrong(why.to_string()))?;
-            let config = trusting(ca).map_err(ReceiverError::Ca)?;
+            let config = trusting(ca).map_err(|why| format!("`{}`: {why}", fields[1]))?;
             Some((TlsConnector::from(Arc::new(config)), name))
         } else {
             None

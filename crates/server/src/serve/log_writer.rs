@@ -12,9 +12,11 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 /// Maximum number of bytes that wait to be written; as many again may be on their way.
 const MAX_WAITING: usize = 1 << 20;
@@ -85,18 +87,16 @@ impl LogWriter {
 
     /// Ends the thread, after the lines that wait.
     pub(crate) fn close(&self) {
-        self.0.lock().is_closed = true;
+        self.0.waiting.lock().is_closed = true;
         self.0.filled.notify_one();
     }
 
     /// Waits until all lines have been written, for at most `limit`; returns true if they have.
     pub fn flush_within(&self, limit: Duration) -> bool {
         let busy = |waiting: &mut PendingLines| waiting.lines > 0 || waiting.writing;
-        let waited = self
-            .0
-            .emptied
-            .wait_timeout_while(self.0.lock(), limit, busy);
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+        let waiting = &mut self.0.waiting.lock();
+        let waited = self.0.emptied.wait_while_for(waiting, busy, limit);
+        !waited.timed_out()
     }
 }
 
@@ -112,12 +112,8 @@ impl Write for LogWriter {
 }
 
 impl LogQueue {
-    fn lock(&self) -> MutexGuard<'_, PendingLines> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn push(&self, line: &[u8]) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         if waiting.bytes.len() + line.len() > MAX_WAITING {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
@@ -141,7 +137,7 @@ impl LogQueue {
             if written.is_err() {
                 self.dropped.fetch_add(lines, Ordering::Relaxed);
             }
-            self.lock().writing = false;
+            self.waiting.lock().writing = false;
             self.emptied.notify_all();
             let dropped = self.dropped.load(Ordering::Relaxed);
             if written.is_ok() && dropped > reported {
@@ -153,10 +149,9 @@ impl LogQueue {
 
     /// Waits for lines and moves them to `bytes`, which is empty; returns their number.
     fn take(&self, bytes: &mut Vec<u8>) -> u64 {
-        let waited = self.filled.wait_while(self.lock(), |waiting| {
-            waiting.lines == 0 && !waiting.is_closed
-        });
-        let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
+        let idle = |waiting: &mut PendingLines| waiting.lines == 0 && !waiting.is_closed;
+        self.filled.wait_while(&mut waiting, idle);
         std::mem::swap(&mut waiting.bytes, bytes);
         waiting.writing = waiting.lines > 0;
         std::mem::take(&mut waiting.lines)

@@ -12,8 +12,8 @@
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use ratekeeper_core::Origin;
 use ratekeeper_policy::Settings;
 use ratekeeper_policy::config::{Colour, Diagnostic, render};
@@ -151,7 +151,8 @@ pub(crate) struct ConfigSource {
     beside: PathBuf,
     /// True if the service refuses nothing: `ratekeeper run --shadow`.
     shadow: bool,
-    seen: Mutex<SeenConfig>,
+    /// Locked while the files are read and put in force.
+    pub(crate) seen: Mutex<SeenConfig>,
     reader: FileReader,
 }
 
@@ -205,11 +206,6 @@ impl ConfigSource {
         read.unwrap_or_else(|why| Err(format!("cannot read `{shown}`: {why}")))
     }
 
-    /// Locks the last configuration, so that no other thread reads meanwhile.
-    pub(crate) fn seen(&self) -> MutexGuard<'_, SeenConfig> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the configuration of a service that starts, with warnings, rendered.
     ///
     /// # Errors
@@ -225,7 +221,7 @@ impl ConfigSource {
         let files = read_envoy_files(&path).map_err(StartError::EnvoyUnreadable)?;
         let settings = self.settings(settings);
         let compiled = compile(&files, settings, origin).map_err(StartError::EnvoyFiles)?;
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         seen.last = Some((files, settings));
         seen.applied = true;
         Ok(Some(compiled))

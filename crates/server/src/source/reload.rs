@@ -17,7 +17,7 @@ use ratekeeper_policy::config::{self, Colour, Context, Diagnostic};
 use ratekeeper_policy::{Policy, Rule, RuleMode, Settings};
 
 use super::envoy_files::compile;
-use super::last_seen::{LastSeen, SeenFile};
+use super::last_seen::SeenFile;
 use super::policy_file::writable_by_all;
 use super::policy_text::PolicyText;
 use crate::addresses;
@@ -58,7 +58,7 @@ pub(crate) struct Rejected {
 pub(crate) fn load_first(
     config: &Config,
     clock: &impl Clock,
-) -> Result<(FirstPolicy, LastSeen), StartError> {
+) -> Result<(FirstPolicy, SeenFile), StartError> {
     let Some(path) = config.policy.as_deref() else {
         return without_policy(config);
     };
@@ -82,11 +82,11 @@ pub(crate) fn load_first(
         started_with: first.policy.settings.clone(),
         shadow: config.shadow,
     };
-    Ok((first, LastSeen::new(seen)))
+    Ok((first, seen))
 }
 
 /// Returns the start of a service with the limits of Envoy's configuration only.
-fn without_policy(config: &Config) -> Result<(FirstPolicy, LastSeen), StartError> {
+fn without_policy(config: &Config) -> Result<(FirstPolicy, SeenFile), StartError> {
     if config.envoy_config.is_none() {
         return Err(StartError::NoPolicy);
     }
@@ -100,7 +100,7 @@ fn without_policy(config: &Config) -> Result<(FirstPolicy, LastSeen), StartError
         started_with: Settings::default(),
         shadow: config.shadow,
     };
-    Ok((first, LastSeen::new(seen)))
+    Ok((first, seen))
 }
 
 /// Compiles a text; or returns the findings, also rendered.
@@ -235,7 +235,7 @@ impl<C: Clock> ServiceContext<C> {
     pub(crate) fn follow_wall_clock(&self, origin: Origin) {
         let mut seen = self.source.last_seen.lock();
         self.keeper.set_origin(origin);
-        self.source.envoy_files.seen().last = None;
+        self.source.envoy_files.seen.lock().last = None;
         let _ = self.reload_envoy(Trigger::Clock); // the event has the result
         if let Some(path) = &self.source.path {
             let version = self.keeper.policy().version;
@@ -330,7 +330,7 @@ impl<C: Clock> ServiceContext<C> {
             return Ok(());
         };
         // Held to the end: two reloads never overtake each other.
-        let mut seen = self.source.envoy_files.seen();
+        let mut seen = self.source.envoy_files.seen.lock();
         let files = match self.source.envoy_files.read(path) {
             Ok(files) => files,
             Err(reason) => {

@@ -11,7 +11,7 @@
 //! the policy has a login for sentinels. The address is judged by the policy language
 //! itself, so that both accept the same.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -20,6 +20,7 @@ use ratekeeper_policy::config::{self, Context};
 use ratekeeper_policy::{RedisSettings, SentinelSettings};
 
 use crate::StartError;
+use crate::percent::percent_decoded;
 
 /// The schemes of stores; the policy language decides which of them are built.
 const SCHEMES: [&str; 7] = [
@@ -54,21 +55,13 @@ pub enum StoreChoice {
 }
 
 /// The address of a shared store, and the login to it.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub struct StoreAddress {
     /// Address, and defaults for all else.
     settings: RedisSettings,
     database: Option<u16>,
+    #[debug(skip)]
     login: Option<Login>,
-}
-
-/// Shows no secret.
-impl fmt::Debug for StoreAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreAddress")
-            .field("urls", &self.settings.urls)
-            .finish_non_exhaustive()
-    }
 }
 
 /// A name, which may be empty, and a password.
@@ -79,21 +72,13 @@ pub(crate) struct Login {
 }
 
 /// How to reach a shared store: by settings of a policy, of a command line, or both.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub struct StoreSettings {
     /// The settings of a policy.
     pub redis: RedisSettings,
     /// Replaces the username and the password of `redis`.
+    #[debug(skip)]
     pub(crate) login: Option<Login>,
-}
-
-/// Shows no secret.
-impl fmt::Debug for StoreSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreSettings")
-            .field("redis", &self.redis)
-            .finish_non_exhaustive()
-    }
 }
 
 impl StoreSettings {
@@ -258,28 +243,13 @@ fn read_login(text: &str) -> Result<Login, StartError> {
         .filter(|(_, password)| !password.is_empty())
         .ok_or_else(|| refused("the user name has no password", hint))?;
     let decoded = |part| {
-        decode(part).ok_or_else(|| refused("a `%` does not begin a percent-encoded byte", hint))
+        percent_decoded(part)
+            .ok_or_else(|| refused("a `%` does not begin a percent-encoded byte", hint))
     };
     Ok(Login {
         username: decoded(username)?,
         password: decoded(password)?,
     })
-}
-
-/// Percent-decoding (RFC 3986, section 2.1).
-fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let mut digit = || char::from(rest.next()?).to_digit(16);
-                u8::try_from(digit()? * 16 + digit()?).ok()?
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
 }
 
 /// Returns the settings that the policy language makes of such addresses.

@@ -11,7 +11,6 @@
 //! seconds. Only the servers can judge a password: a wrong one shows as a store that fails,
 //! with their answer.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,19 +28,13 @@ use crate::{Event, StoreSettings};
 const LOOK: Duration = Duration::from_secs(5);
 
 /// The settings that name the files, and the last contents of the files.
+#[derive(derive_more::Debug)]
 pub(crate) struct StoreSecrets {
     settings: StoreSettings,
+    #[debug(skip)]
     servers: RedisServers,
+    #[debug(skip)]
     tls: RedisTls,
-}
-
-/// Shows no secrets.
-impl fmt::Debug for StoreSecrets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreSecrets")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
 }
 
 impl StoreSecrets {

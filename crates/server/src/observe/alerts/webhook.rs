@@ -14,7 +14,6 @@
 //!
 //! Source: "Standard Webhooks" (2023), for the headers and the signature.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +32,7 @@ use super::AlertNotice;
 use super::message::{Message, signature, signing_key};
 use crate::StartError;
 use crate::counter::Counter;
-use crate::serve::http_receiver::{HttpReceiver, ReceiverError};
+use crate::serve::http_receiver::HttpReceiver;
 
 /// Maximum number of messages that wait; as many alerts as one limit can start at once.
 const MAX_QUEUED: usize = super::MAX_WATCHED;
@@ -54,19 +53,13 @@ pub(crate) const RESULTS: [&str; 3] = ["delivered", "failed", "dropped"];
 pub(crate) struct WebhookCounts(pub(crate) [Counter; RESULTS.len()]);
 
 /// Where messages are sent, and how they are signed.
+#[derive(derive_more::Debug)]
 pub(crate) struct Webhook {
     receiver: HttpReceiver,
+    #[debug(skip)]
     secret: Vec<u8>,
+    #[debug(skip)]
     key: aws_lc_rs::hmac::Key,
-}
-
-/// Omits the secret.
-impl fmt::Debug for Webhook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Webhook")
-            .field("receiver", &self.receiver)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Webhook {
@@ -86,13 +79,9 @@ impl Webhook {
             )
         })?;
         let ca = settings.ca.as_deref().map(|ca| home.join(ca));
-        let receiver = HttpReceiver::new(&settings.url, ca.as_deref());
-        let receiver = receiver.map_err(|why| {
-            StartError::Alerts(match why {
-                ReceiverError::Url(why) => format!("`webhook.url`: {why}"),
-                ReceiverError::Ca(why) => format!("`webhook.ca`: {why}"),
-            })
-        })?;
+        let fields = ["webhook.url", "webhook.ca"];
+        let receiver = HttpReceiver::new(fields, &settings.url, ca.as_deref());
+        let receiver = receiver.map_err(StartError::Alerts)?;
         let key = signing_key(&secret);
         Ok(Self {
             receiver,

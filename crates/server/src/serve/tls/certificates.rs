@@ -13,10 +13,11 @@ use std::fmt;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use ratekeeper_policy::Tls as TlsSettings;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
@@ -43,6 +44,8 @@ const UNUSABLE_KEY: &str =
     "the key cannot be used; expected RSA of at least 2048 bits, ECDSA or Ed25519";
 
 /// The certificates of a listener.
+#[derive(derive_more::Debug)]
+#[debug("Certificates({:?})", current.load().names)]
 pub(super) struct Certificates {
     /// Protocols that are offered to clients, by their names in ALPN.
     protocols: &'static [&'static [u8]],
@@ -107,11 +110,8 @@ impl Certificates {
 
     /// Uses the files of `next` from the next handshake on.
     pub(super) fn replace(&self, next: Self) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        *seen = next
-            .seen
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
+        *seen = next.seen.into_inner();
         self.current.store(next.current.into_inner());
     }
 
@@ -151,8 +151,8 @@ impl Certificates {
     /// Reads the files again. Refused contents are not judged again until they change; files that
     /// cannot be read are refused once, at the second look with the same error.
     pub(super) fn refresh(&self) -> Refreshed {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
+        let mut failing = self.failing.lock();
         let (settings, seen) = &mut *seen;
         let files = match Files::read(settings) {
             Ok(files) => files,
@@ -178,15 +178,6 @@ impl Certificates {
             }
             Err(why) => Refreshed::Refused(why),
         }
-    }
-}
-
-/// Shows no keys.
-impl fmt::Debug for Certificates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificates")
-            .field("names", &self.current.load().names)
-            .finish_non_exhaustive()
     }
 }
 

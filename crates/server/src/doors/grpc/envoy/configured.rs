@@ -1,9 +1,10 @@
 //! Configured: a call under the configuration files of the Go service, with its meanings.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use prost_types::value::Kind;
-use prost_types::{Duration, ListValue, Struct, Value};
+use prost_types::{Duration, Struct, Value};
 use ratekeeper::{Clock, RateLimitError, problem};
 use ratekeeper_policy::envoy::{
     CurrentLimit, DescriptorAnswer, Direction, EnvoyAnswer, EnvoyCall, EnvoyCode, EnvoyConfig,
@@ -14,7 +15,7 @@ use ratekeeper_wire::rate_limit_descriptor::RateLimitOverride;
 use ratekeeper_wire::rate_limit_response::rate_limit::Unit as WireUnit;
 use ratekeeper_wire::rate_limit_response::{DescriptorStatus, RateLimit};
 use ratekeeper_wire::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse, RateLimitUnit};
-use serde_json::Map;
+use serde_json::{Map, Value as Json, json};
 
 use super::answer::code;
 use super::{fields, unit_of};
@@ -79,17 +80,16 @@ fn response<C: Clock>(
     {
         fields::put_body(&mut response, body);
     }
-    let mut metadata = Struct::default();
+    let mut metadata = BTreeMap::new();
     if config.settings().dynamic_metadata {
         metadata = metadata_of(answer, request);
     }
     if settings.metadata {
         let shadow = shadow_denied(answer, &statuses);
-        metadata
-            .fields
-            .extend(fields::metadata(code(over), refused_by, shadow));
+        metadata.extend(fields::metadata(code(over), refused_by, shadow));
     }
-    response.dynamic_metadata = Some(metadata).filter(|metadata| !metadata.fields.is_empty());
+    response.dynamic_metadata =
+        Some(Struct { fields: metadata }).filter(|metadata| !metadata.fields.is_empty());
     response.statuses = statuses;
     response
 }
@@ -164,60 +164,52 @@ fn limit(limit: &CurrentLimit<'_>) -> RateLimit {
 }
 
 /// `{"domain": .., "descriptors": [{"entries": ["k=v"]}], "hitsAddend": .., "metadata": ..}`
-fn metadata_of(answer: &EnvoyAnswer<'_>, request: &RateLimitRequest) -> Struct {
+fn metadata_of(answer: &EnvoyAnswer<'_>, request: &RateLimitRequest) -> BTreeMap<String, Value> {
     let descriptors = request.descriptors.iter().map(|descriptor| {
         let entries = descriptor.entries.iter();
-        let entries = entries.map(|entry| text(format!("{}={}", entry.key, entry.value)));
-        let mut fields = vec![("entries", list(entries.collect()))];
+        let entries = entries.map(|entry| format!("{}={}", entry.key, entry.value));
+        let mut fields = json!({ "entries": entries.collect::<Vec<_>>() });
         if let Some(limit) = &descriptor.limit {
-            fields.push(("limit", text(override_text(limit))));
+            fields["limit"] = override_text(limit).into();
         }
         if let Some(hits) = descriptor.hits_addend {
             // More than 2^32 - 1 counts as that.
-            let hits = u32::try_from(hits).unwrap_or(u32::MAX);
-            fields.push(("hitsAddend", number(hits.into())));
+            fields["hitsAddend"] = u32::try_from(hits).unwrap_or(u32::MAX).into();
         }
-        object(fields)
+        fields
     });
-    let mut fields = vec![
-        ("domain", text(request.domain.clone())),
-        ("descriptors", list(descriptors.collect())),
-    ];
+    let mut fields = Map::new();
+    fields.insert("domain".into(), (*request.domain).into());
+    fields.insert("descriptors".into(), descriptors.collect());
     if request.hits_addend > 0 {
-        fields.push(("hitsAddend", number(request.hits_addend.into())));
+        fields.insert("hitsAddend".into(), request.hits_addend.into());
     }
     if !answer.metadata.is_empty() {
-        fields.push(("metadata", value_of_map(&answer.metadata, MAX_DEPTH)));
+        fields.insert("metadata".into(), answer.metadata.clone().into());
     }
-    struct_of(fields)
+    fields_of(&fields, MAX_DEPTH + 1)
 }
 
-fn value_of_map(map: &Map<String, serde_json::Value>, depth: usize) -> Value {
+fn fields_of(map: &Map<String, Json>, depth: usize) -> BTreeMap<String, Value> {
     let fields = map.iter().filter_map(|(key, value)| {
         let value = value_of(value, depth.checked_sub(1)?)?;
         Some((key.clone(), value))
     });
-    kind(Kind::StructValue(Struct {
-        fields: fields.collect(),
-    }))
+    fields.collect()
 }
 
-fn value_of(value: &serde_json::Value, depth: usize) -> Option<Value> {
+fn value_of(value: &Json, depth: usize) -> Option<Value> {
     Some(match value {
-        serde_json::Value::Null => kind(Kind::NullValue(0)),
-        serde_json::Value::Bool(flag) => kind(Kind::BoolValue(*flag)),
-        serde_json::Value::Number(value) => number(value.as_f64()?),
-        serde_json::Value::String(value) => text(value.clone()),
-        serde_json::Value::Array(values) => {
+        Json::Null => Kind::NullValue(0).into(),
+        Json::Bool(flag) => (*flag).into(),
+        Json::Number(value) => value.as_f64()?.into(),
+        Json::String(value) => value.as_str().into(),
+        Json::Array(values) => {
             let depth = depth.checked_sub(1)?;
-            list(
-                values
-                    .iter()
-                    .filter_map(|value| value_of(value, depth))
-                    .collect(),
-            )
+            let values = values.iter().filter_map(|value| value_of(value, depth));
+            values.collect::<Vec<_>>().into()
         }
-        serde_json::Value::Object(map) => value_of_map(map, depth),
+        Json::Object(map) => fields_of(map, depth).into(),
     })
 }
 
@@ -235,31 +227,4 @@ fn override_text(limit: &RateLimitOverride) -> String {
         fields.push(format!("unit_multiplier:{{value:{multiplier}}}"));
     }
     fields.join(" ")
-}
-
-fn object(fields: Vec<(&str, Value)>) -> Value {
-    kind(Kind::StructValue(struct_of(fields)))
-}
-
-fn struct_of(fields: Vec<(&str, Value)>) -> Struct {
-    let fields = fields.into_iter();
-    Struct {
-        fields: fields.map(|(key, value)| (key.to_owned(), value)).collect(),
-    }
-}
-
-fn list(values: Vec<Value>) -> Value {
-    kind(Kind::ListValue(ListValue { values }))
-}
-
-fn text(text: String) -> Value {
-    kind(Kind::StringValue(text))
-}
-
-fn number(number: f64) -> Value {
-    kind(Kind::NumberValue(number))
-}
-
-fn kind(kind: Kind) -> Value {
-    Value { kind: Some(kind) }
 }

@@ -8,8 +8,7 @@
 //!
 //! Source: draft-ietf-httpapi-ratelimit-headers-03 (2022), for the fields of one number.
 
-use prost_types::value::Kind;
-use prost_types::{ListValue, Value};
+use prost_types::Value;
 use ratekeeper::headers::{put_fields, retry_after_secs};
 use ratekeeper::problem::RefusalBody;
 use ratekeeper::{LimitReport, LimitReports};
@@ -152,30 +151,24 @@ pub(super) fn metadata(
     refused_by: Option<&LimitReport<'_>>,
     shadow_denied: impl Iterator<Item = String>,
 ) -> impl Iterator<Item = (String, Value)> {
-    let value = |kind| Value { kind: Some(kind) };
-    let shadow = ListValue {
-        values: shadow_denied
-            .map(|name| value(Kind::StringValue(name)))
-            .collect(),
-    };
     #[expect(
         clippy::cast_precision_loss,
         reason = "a wait of 2^53 s exceeds any real wait"
     )]
-    let number = |wait: u64| Kind::NumberValue(wait as f64);
-    let limit = refused_by.map(|limit| limit.name.to_owned());
+    let number = |wait: u64| Value::from(wait as f64);
     let wait = refused_by.and_then(|limit| limit.decision.verdict.retry_after());
+    let shadow: Vec<_> = shadow_denied.map(Value::from).collect();
     let fields = [
-        ("allowed", Some(Kind::BoolValue(overall == Code::Ok))),
-        ("limit", limit.map(Kind::StringValue)),
+        ("allowed", Some((overall == Code::Ok).into())),
+        ("limit", refused_by.map(|limit| limit.name.into())),
         (
             "retry_after_s",
             wait.map(|wait| number(retry_after_secs(wait))),
         ),
-        ("shadow_denied", Some(Kind::ListValue(shadow))),
+        ("shadow_denied", Some(shadow.into())),
     ];
     let fields = fields.into_iter();
-    fields.filter_map(move |(key, kind)| Some((key.to_owned(), value(kind?))))
+    fields.filter_map(|(key, value)| Some((key.to_owned(), value?)))
 }
 
 pub(super) fn header(key: &str, value: String) -> HeaderValue {
