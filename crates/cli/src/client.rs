@@ -28,7 +28,7 @@ pub(crate) struct ServerArgs {
 }
 
 /// Where the admin listener of the service is.
-#[derive(Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct AdminArgs {
     /// URL of the admin listener of the running service
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9090")]
@@ -92,13 +92,8 @@ impl Client {
 
     /// Creates a client of the admin listener, with the token of the environment.
     pub(crate) fn of_admin(admin: &AdminArgs) -> Result<Self> {
-        Self::of_admin_at(&admin.server)
-    }
-
-    /// Creates a client of the admin listener at `server`, with the token of the environment.
-    pub(crate) fn of_admin_at(server: &str) -> Result<Self> {
         let token = std::env::var(TOKEN_VARIABLE).ok();
-        let client = Self::new(server)?;
+        let client = Self::new(&admin.server)?;
         Ok(Self { token, ..client })
     }
 
@@ -110,27 +105,8 @@ impl Client {
         Ok(answer.status().is_success())
     }
 
-    /// Gets `path` with a query; returns as [`post`](Self::post).
-    pub(crate) fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value> {
-        self.without_body("GET", path, query)
-    }
-
-    /// Posts a query to `path`; returns as [`post`](Self::post).
-    pub(crate) fn post_query(&self, path: &str, query: &[(&str, &str)]) -> Result<Value> {
-        self.without_body("POST", path, query)
-    }
-
-    /// Puts a query to `path`; returns as [`post`](Self::post).
-    pub(crate) fn put(&self, path: &str, query: &[(&str, &str)]) -> Result<Value> {
-        self.without_body("PUT", path, query)
-    }
-
-    /// Deletes the subject of a query; returns as [`post`](Self::post).
-    pub(crate) fn delete(&self, path: &str, query: &[(&str, &str)]) -> Result<Value> {
-        self.without_body("DELETE", path, query)
-    }
-
-    fn without_body(&self, method: &str, path: &str, query: &[(&str, &str)]) -> Result<Value> {
+    /// Calls `path` with a query; returns as [`post`](Self::post).
+    pub(crate) fn call(&self, method: &str, path: &str, query: &[(&str, &str)]) -> Result<Value> {
         let pairs = query
             .iter()
             .map(|(name, value)| format!("{name}={}", percent_encoded(value)));

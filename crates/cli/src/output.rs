@@ -3,6 +3,7 @@
 //! Verbs always write colour; the stream removes it where necessary.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::path::Path;
 
 use anstream::{AutoStream, stderr, stdout};
 use clap::builder::styling::{AnsiColor, Style};
@@ -112,6 +113,24 @@ fn written(result: io::Result<()>) -> Result<()> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Says that a file cannot be written.
+pub(crate) fn unwritable(path: &Path, why: &io::Error) -> Failure {
+    Failure::new(format!("cannot write `{}`: {why}", path.display()))
+}
+
+/// Returns `text`, each run of one of its ASCII characters in the style of that character.
+pub(crate) fn paint_runs(text: &str, style: impl Fn(u8) -> Option<Style>) -> String {
+    let runs = text.as_bytes().chunk_by(|a, b| a == b);
+    let painted = runs.map(|run| {
+        let text = String::from_utf8_lossy(run);
+        match run.first().and_then(|it| style(*it)) {
+            Some(style) => paint(style, &text),
+            None => text.into_owned(),
+        }
+    });
+    painted.collect()
 }
 
 /// Returns `text` in a style.

@@ -4,7 +4,7 @@ use ratekeeper_core::{Charge, Key, KeyBuilder, Mode, Nanos, Permits, Time, Verdi
 use ratekeeper_policy::Rule;
 use ratekeeper_store::{Look, MemoryConfig, MemoryStore};
 
-use crate::output::{BAD, GOOD, WARN, paint};
+use crate::output::{BAD, GOOD, WARN, paint_runs};
 
 /// Outcome of one check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,18 +82,13 @@ impl Trial {
 
     /// Returns the bar in colour.
     pub(crate) fn painted_bar(&self) -> String {
-        let mut painted = String::new();
-        let bar = self.bar();
-        for run in bar.as_bytes().chunk_by(|a, b| a == b) {
-            let text = String::from_utf8_lossy(run);
-            let style = match run.first() {
-                Some(b'#') => GOOD,
-                Some(b'.') => BAD,
+        paint_runs(&self.bar(), |cell| {
+            Some(match cell {
+                b'#' => GOOD,
+                b'.' => BAD,
                 _ => WARN,
-            };
-            painted.push_str(&paint(style, &text));
-        }
-        painted
+            })
+        })
     }
 }
 

@@ -12,33 +12,19 @@ const COLUMNS: u64 = 200;
 /// Returns one limit and its report.
 pub(crate) fn outcome(outcome: &SimulatedLimit) -> Value {
     let SimulatedLimit { subject, report } = outcome;
-    let rows: Vec<Value> = report.rows.iter().map(row).collect();
     let mut document = counts(&report.total);
-    let fields = [
-        ("name", subject.name.as_str().into()),
-        ("limit", subject.text.as_str().into()),
-        ("algorithm", subject.algorithm.name().into()),
-        ("end_ms", millis(report.end.since(Time::ZERO))),
-        ("rate_per_s", report.admitted_per_second().into()),
-        ("window_ms", millis(subject.window)),
-        ("most_in_window", report.most_within(subject.window).into()),
-        (
-            "bound_in_window",
-            subject.algorithm.bound(subject.window).into(),
-        ),
-        ("decisions", report.decisions.into()),
-        (
-            "stopped",
-            report
-                .stop
-                .map_or(Value::Null, |stop| stop_word(stop).into()),
-        ),
-        ("rows", rows.into()),
-        ("series", series(report)),
-    ];
-    for (name, value) in fields {
-        document[name] = value;
-    }
+    document["name"] = subject.name.as_str().into();
+    document["limit"] = subject.text.as_str().into();
+    document["algorithm"] = subject.algorithm.name().into();
+    document["end_ms"] = millis(report.end.since(Time::ZERO));
+    document["rate_per_s"] = report.admitted_per_second().into();
+    document["window_ms"] = millis(subject.window);
+    document["most_in_window"] = report.most_within(subject.window).into();
+    document["bound_in_window"] = subject.algorithm.bound(subject.window).into();
+    document["decisions"] = report.decisions.into();
+    document["stopped"] = report.stop.map(stop_word).into();
+    document["rows"] = report.rows.iter().map(row).collect();
+    document["series"] = series(report);
     document
 }
 
@@ -47,7 +33,7 @@ fn row(row: &ReportRow) -> Value {
     document["start_ms"] = millis(row.start.since(Time::ZERO));
     document["duration_ms"] = millis(row.span());
     document["rate_per_s"] = row.admitted_per_second().into();
-    document["offered_rate"] = row.rate.map_or(Value::Null, |rate| rate.to_string().into());
+    document["offered_rate"] = row.rate.map(|rate| rate.to_string()).into();
     document
 }
 

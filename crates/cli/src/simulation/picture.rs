@@ -6,7 +6,8 @@ use std::path::Path;
 use ratekeeper_lab::svg::{self, Panel};
 
 use super::table::SimulatedLimit;
-use crate::{Failure, Result, words};
+use crate::output::unwritable;
+use crate::{Result, words};
 
 /// Writes the picture of all outcomes.
 ///
@@ -23,8 +24,7 @@ pub(crate) fn write(path: &Path, title: &str, outcomes: &[SimulatedLimit]) -> Re
             report: &outcome.report,
         })
         .collect();
-    std::fs::write(path, svg::svg(title, &panels))
-        .map_err(|why| Failure::new(format!("cannot write `{}`: {why}", path.display())))
+    std::fs::write(path, svg::svg(title, &panels)).map_err(|why| unwritable(path, &why))
 }
 
 /// Returns the subtitle, `2,130 admitted; most in 1 s: 19, bound 19`.

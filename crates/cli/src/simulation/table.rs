@@ -5,7 +5,7 @@ use ratekeeper_lab::workload::ReportRows;
 use ratekeeper_lab::{AdmissionCounts, Report, ReportRow, Stop, Workload, plot, rate};
 
 use super::subject::Subject;
-use crate::output::{BAD, GOOD, NAME, WARN, paint};
+use crate::output::{BAD, GOOD, NAME, WARN, paint, paint_runs};
 use crate::replay::table::TextTable;
 use crate::{Output, Result, words};
 
@@ -120,16 +120,12 @@ fn painted(line: &str) -> String {
     let Some((label, cells)) = line.split_once('|') else {
         return line.to_owned();
     };
-    let mut out = format!("{label}|");
-    for run in cells.as_bytes().chunk_by(|a, b| a == b) {
-        let text = String::from_utf8_lossy(run);
-        match run.first() {
-            Some(b'#') => out.push_str(&paint(GOOD, &text)),
-            Some(b'.') => out.push_str(&paint(WARN, &text)),
-            _ => out.push_str(&text),
-        }
-    }
-    out
+    let painted = paint_runs(cells, |cell| match cell {
+        b'#' => Some(GOOD),
+        b'.' => Some(WARN),
+        _ => None,
+    });
+    format!("{label}|{painted}")
 }
 
 /// Writes all algorithms side by side.

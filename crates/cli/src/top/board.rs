@@ -1,24 +1,57 @@
 //! Board: the limits of a running service, and the keys of one of them.
 
+use clap::Args;
+use clap::builder::RangedU64ValueParser;
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::row::{BoardRow, KeyRow, list, millis, number, text, upstream};
+use super::row::{BoardRow, KeyRow, UpstreamRow, millis};
 use crate::Result;
-use crate::client::Client;
+use crate::client::{AdminArgs, Client};
 
 /// Number of digits of the hash of a policy that are shown.
 const SHA_SHOWN: usize = 6;
 
 /// The request of a list.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct TopRequest {
-    /// The limit whose keys are listed; `None` for the first one.
+    /// Limit whose keys are listed; by default the first one
     pub(crate) limit: Option<String>,
-    /// `denied` or `requests`.
+    #[command(flatten)]
+    pub(crate) server: AdminArgs,
+    /// Order of limits and keys
+    #[arg(long, value_parser = ["denied", "requests"], default_value = "denied")]
     pub(crate) by: String,
-    /// `1m` or `1h`.
+    /// Time that the counts cover: the current minute or hour and the one before it
+    #[arg(long, value_parser = ["1m", "1h"], default_value = "1m")]
     pub(crate) window: String,
+    /// Maximum number of limits, and of keys
+    #[arg(long, value_parser = RangedU64ValueParser::<u32>::new().range(1..=1_000))]
+    #[arg(default_value = "20")]
     pub(crate) count: u32,
+}
+
+/// An answer of `GET /v1/top`: the limits, or the keys of one.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TopAnswer {
+    at: String,
+    version: u64,
+    sha: String,
+    store: StoreState,
+    upstreams: Vec<UpstreamRow>,
+    notes: Vec<String>,
+    limits: Vec<BoardRow>,
+    more: u64,
+    covers_ms: u64,
+    unlisted_at_most: u64,
+    keys: Vec<KeyRow>,
+}
+
+#[derive(Default, Deserialize)]
+struct StoreState {
+    kind: String,
+    state: String,
 }
 
 /// The limits, and the keys of one of them.
@@ -58,33 +91,32 @@ impl Board {
             ("window", &*request.window),
             ("count", &*count),
         ];
-        let answer = client.get("/v1/top", &query)?;
-        let limits: Vec<_> = list(&answer, "limits").iter().map(BoardRow::read).collect();
-        let first = limits.first().map(|row| row.name.clone());
+        let answer = client.call("GET", "/v1/top", &query)?;
+        let board = TopAnswer::deserialize(&answer).unwrap_or_default();
+        let first = board.limits.first().map(|row| row.name.clone());
         let limit = request.limit.clone().or(first);
         let keys = match &limit {
             None => Value::Null,
             Some(limit) => {
                 query.push(("limit", limit));
-                client.get("/v1/top", &query)?
+                client.call("GET", "/v1/top", &query)?
             }
         };
-        let sha: String = text(&answer, "sha").chars().take(SHA_SHOWN).collect();
-        let store = &answer["store"];
-        let notes = list(&answer, "notes").iter().filter_map(Value::as_str);
+        let listed = TopAnswer::deserialize(&keys).unwrap_or_default();
+        let sha: String = board.sha.chars().take(SHA_SHOWN).collect();
         Ok(Self {
-            at_ms: millis(&answer),
-            policy: format!("v{} {sha}", number(&answer, "version")),
-            store: format!("{} {}", text(store, "kind"), text(store, "state")),
-            notes: notes.map(str::to_owned).collect(),
-            upstreams: list(&answer, "upstreams").iter().map(upstream).collect(),
-            limits,
-            more: number(&answer, "more"),
+            at_ms: millis(&board.at).unwrap_or_default(),
+            policy: format!("v{} {sha}", board.version),
+            store: format!("{} {}", board.store.kind, board.store.state),
+            notes: board.notes,
+            upstreams: board.upstreams.iter().map(UpstreamRow::text).collect(),
+            limits: board.limits,
+            more: board.more,
             limit,
             by_minute: request.window == "1m",
-            keys_cover_ms: number(&keys, "covers_ms"),
-            unlisted_at_most: number(&keys, "unlisted_at_most"),
-            keys: list(&keys, "keys").iter().map(KeyRow::read).collect(),
+            keys_cover_ms: listed.covers_ms,
+            unlisted_at_most: listed.unlisted_at_most,
+            keys: listed.keys,
             document: merged(answer, keys),
         })
     }
@@ -96,4 +128,20 @@ fn merged(mut limits: Value, keys: Value) -> Value {
         all.extend(keys);
     }
     limits
+}
+
+#[cfg(test)]
+impl TopRequest {
+    /// Returns the request of a call without options.
+    pub(super) fn usual() -> Self {
+        Self {
+            limit: None,
+            server: AdminArgs {
+                server: String::new(),
+            },
+            by: "denied".into(),
+            window: "1m".into(),
+            count: 20,
+        }
+    }
 }

@@ -1,8 +1,10 @@
 //! Row: the counts of a limit or of a key, as read from an answer.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use ratekeeper_core::Nanos;
-use serde_json::Value;
+use serde::Deserialize;
 
 use crate::words;
 
@@ -10,8 +12,10 @@ use crate::words;
 pub(super) const BAN_WAVE: &str = "ban wave";
 
 /// The counts of a limit.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct BoardRow {
+    #[serde(rename = "limit")]
     pub(crate) name: String,
     pub(crate) mode: String,
     pub(crate) requests: u64,
@@ -22,68 +26,70 @@ pub(crate) struct BoardRow {
     pub(crate) banned: u64,
     /// Keys that are banned, of those that the process knows.
     pub(crate) bans: u64,
-    /// Refusals, or requests, of the busiest key.
-    pub(crate) busiest: u64,
+    /// Refusals, or requests, of the busiest key; `None` without a key.
+    pub(crate) busiest: Option<Count>,
     /// Highest share of the limit that a key had spent in the last minute, in percent; `None`
     /// without a history of it.
     pub(crate) highest_percent: Option<u64>,
     /// Time that the counts cover.
     pub(crate) covers_ms: u64,
-    /// Decisions since the start: all, those that denied, and those that passed with most of the
-    /// limit spent.
-    pub(crate) decided: [u64; 3],
+    /// Decisions since the start, by effect.
+    pub(crate) decisions: BTreeMap<String, u64>,
+    /// Those that passed with most of the limit spent.
+    pub(crate) near: u64,
 }
 
 /// The counts of a key.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct KeyRow {
     pub(crate) key: Vec<String>,
     pub(crate) requests: Count,
     pub(crate) denied: Count,
-    /// Time since which it is refused in each window, RFC 3339; `None` if it is not.
-    pub(crate) since: Option<String>,
-    /// Milliseconds until it may pass; `None` if it was not refused, or for ever.
+    /// `None` if it is not refused.
+    pub(crate) refused: Option<RefusedKey>,
+}
+
+/// The refusals of a key in each window.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct RefusedKey {
+    /// Time of the first one, RFC 3339.
+    pub(crate) since: String,
+    /// Milliseconds until the key may pass; `None` if it never may.
     pub(crate) next_free_in_ms: Option<u64>,
 }
 
 /// A count that is too high by `error` at most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(crate) struct Count {
     pub(crate) count: u64,
     pub(crate) error: u64,
 }
 
-impl Count {
-    pub(super) fn read(value: &Value) -> Self {
-        Self {
-            count: number(value, "count"),
-            error: number(value, "error"),
-        }
-    }
+/// The last minute of an upstream.
+#[derive(Deserialize)]
+pub(super) struct UpstreamRow {
+    name: String,
+    requests: u64,
+    failed: u64,
+    in_flight: u64,
+    most_within_ms: Option<u64>,
+    addresses: Vec<UpstreamAddress>,
+}
+
+#[derive(Deserialize)]
+struct UpstreamAddress {
+    up: bool,
 }
 
 impl BoardRow {
-    pub(super) fn read(limit: &Value) -> Self {
-        let decided = |effect| number(&limit["decisions"], effect);
-        let denied = decided("denied") + decided("fail_closed");
-        let passed = ["allowed", "queued", "covered", "fail_open"].map(decided);
-        Self {
-            name: text(limit, "limit"),
-            mode: text(limit, "mode"),
-            requests: number(limit, "requests"),
-            denied: number(limit, "denied"),
-            distinct_denied: number(limit, "distinct_denied"),
-            banned: number(limit, "banned"),
-            bans: number(limit, "bans"),
-            busiest: number(&limit["busiest"], "count"),
-            highest_percent: limit["highest_percent"].as_u64(),
-            covers_ms: number(limit, "covers_ms"),
-            decided: [
-                denied + passed.iter().sum::<u64>(),
-                denied,
-                number(limit, "near"),
-            ],
-        }
+    /// Returns the decisions since the start: all, those that denied, and those that passed with
+    /// most of the limit spent.
+    pub(crate) fn decided(&self) -> [u64; 3] {
+        let count = |effect| self.decisions.get(effect).copied().unwrap_or_default();
+        let denied = count("denied") + count("fail_closed");
+        let passed = ["allowed", "queued", "covered", "fail_open"].map(count);
+        [denied + passed.iter().sum::<u64>(), denied, self.near]
     }
 
     /// Returns requests a second in the window.
@@ -108,7 +114,7 @@ impl BoardRow {
             (0, _) => "",
             (_, 0 | 1) => "one key",
             (denied, _) if self.banned * 2 >= denied => BAN_WAVE,
-            (denied, _) if self.busiest * 2 > denied => "mostly one key",
+            (denied, _) if self.busiest.unwrap_or_default().count * 2 > denied => "mostly one key",
             (_, 2..=9) => "few keys",
             _ => "many keys",
         }
@@ -116,22 +122,9 @@ impl BoardRow {
 }
 
 impl KeyRow {
-    pub(super) fn read(key: &Value) -> Self {
-        let parts = list(key, "key").iter().filter_map(Value::as_str);
-        let refused = &key["refused"];
-        Self {
-            key: parts.map(str::to_owned).collect(),
-            requests: Count::read(&key["requests"]),
-            denied: Count::read(&key["denied"]),
-            since: refused["since"].as_str().map(str::to_owned),
-            next_free_in_ms: refused["next_free_in_ms"].as_u64(),
-        }
-    }
-
     /// Returns how long it has been refused at a time in milliseconds since 1970.
     pub(crate) fn refused_for(&self, at_ms: u64) -> Option<Nanos> {
-        let since = self.since.as_deref()?.parse::<Timestamp>().ok()?;
-        let since = u64::try_from(since.as_millisecond()).ok()?;
+        let since = millis(&self.refused.as_ref()?.since)?;
         Some(Nanos::from_millis(at_ms.saturating_sub(since)))
     }
 
@@ -158,25 +151,24 @@ impl Count {
     }
 }
 
-/// Returns the last minute of an upstream, on one line.
-pub(super) fn upstream(it: &Value) -> String {
-    let count = |name| words::count(number(it, name));
-    let addresses = list(it, "addresses");
-    let up = addresses.iter().filter(|address| address["up"] == true);
-    let time = it["most_within_ms"].as_u64();
-    let time = time.map_or_else(
-        || "-".into(),
-        |millis| format!("{} ms", words::count(millis)),
-    );
-    format!(
-        "{}: {} requests a minute, {} failed, 99 % within {time}, {} in flight, {} of {} up",
-        text(it, "name"),
-        count("requests"),
-        count("failed"),
-        count("in_flight"),
-        up.count(),
-        addresses.len(),
-    )
+impl UpstreamRow {
+    /// Returns it on one line.
+    pub(super) fn text(&self) -> String {
+        let up = self.addresses.iter().filter(|address| address.up);
+        let time = self.most_within_ms.map_or_else(
+            || "-".into(),
+            |millis| format!("{} ms", words::count(millis)),
+        );
+        format!(
+            "{}: {} requests a minute, {} failed, 99 % within {time}, {} in flight, {} of {} up",
+            self.name,
+            words::count(self.requests),
+            words::count(self.failed),
+            words::count(self.in_flight),
+            up.count(),
+            self.addresses.len(),
+        )
+    }
 }
 
 /// Returns `part / whole`; of no whole, 0.
@@ -185,26 +177,10 @@ pub(super) fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-pub(super) fn number(value: &Value, name: &str) -> u64 {
-    value[name].as_u64().unwrap_or_default()
-}
-
-/// Returns the time of an answer.
-pub(super) fn millis(answer: &Value) -> u64 {
-    let time = answer["at"]
-        .as_str()
-        .and_then(|text| text.parse::<Timestamp>().ok());
-    time.map_or(0, |time| {
-        u64::try_from(time.as_millisecond()).unwrap_or_default()
-    })
-}
-
-pub(super) fn text(value: &Value, name: &str) -> String {
-    value[name].as_str().unwrap_or_default().to_owned()
-}
-
-pub(super) fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
-    value[name].as_array().map_or(&[], Vec::as_slice)
+/// Returns a time of an answer, in milliseconds since 1970.
+pub(super) fn millis(time: &str) -> Option<u64> {
+    let time = time.parse::<Timestamp>().ok()?;
+    u64::try_from(time.as_millisecond()).ok()
 }
 
 #[cfg(test)]
@@ -226,7 +202,10 @@ mod tests {
                 denied,
                 distinct_denied,
                 banned,
-                busiest,
+                busiest: Some(Count {
+                    count: busiest,
+                    error: 0,
+                }),
                 ..BoardRow::default()
             };
             assert_eq!(row.reading(), reading, "{distinct_denied}");

@@ -66,7 +66,7 @@ impl Screen {
         rates.retain(|name, _| board.limits.iter().any(|row| row.name == *name));
         for row in &board.limits {
             let trend = rates.entry(row.name.clone()).or_default();
-            trend.note(board.at_ms, row.decided);
+            trend.note(board.at_ms, row.decided());
         }
     }
 
@@ -96,13 +96,7 @@ mod tests {
 
     #[test]
     fn arrows_select_a_limit_within_the_list() {
-        let request = TopRequest {
-            limit: None,
-            by: "denied".into(),
-            window: "1m".into(),
-            count: 20,
-        };
-        let mut screen = Screen::new(request);
+        let mut screen = Screen::new(TopRequest::usual());
         let row = |name: &str| BoardRow {
             name: name.into(),
             ..BoardRow::default()

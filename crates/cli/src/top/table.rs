@@ -126,10 +126,10 @@ pub(super) fn key_line(row: &KeyRow, notes: KeyNotes) -> String {
 /// Returns how long a key has been refused, and when it may pass again; one of both where there
 /// is little room.
 fn note(row: &KeyRow, notes: KeyNotes) -> String {
-    if row.since.is_none() {
+    let Some(refused) = &row.refused else {
         return String::new();
-    }
-    let free = match row.next_free_in_ms {
+    };
+    let free = match refused.next_free_in_ms {
         Some(0) => "free now".into(),
         Some(millis) => {
             let seconds = Nanos::from_secs(millis.div_ceil(1_000));
@@ -168,7 +168,7 @@ fn usize_of(number: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::row::Count;
+    use super::super::row::{Count, RefusedKey};
     use super::*;
 
     #[test]
@@ -214,8 +214,10 @@ mod tests {
             ),
         ] {
             let row = KeyRow {
-                since: since.map(str::to_owned),
-                next_free_in_ms: free,
+                refused: since.map(|since| RefusedKey {
+                    since: since.to_owned(),
+                    next_free_in_ms: free,
+                }),
                 ..KeyRow::default()
             };
             assert_eq!(note(&row, notes(by_minute, wide)), expected, "{since:?}");
@@ -226,7 +228,10 @@ mod tests {
                 count: 9_999_999,
                 error: 99_999,
             },
-            since: Some("2025-12-31T22:01:00Z".into()),
+            refused: Some(RefusedKey {
+                since: "2025-12-31T22:01:00Z".into(),
+                next_free_in_ms: None,
+            }),
             ..KeyRow::default()
         };
         let line = key_line(&row, notes(true, false));

@@ -85,17 +85,19 @@ impl BansArgs {
                         paint(NAME, &limit)
                     ));
                 }
-                Ok(found(!bans.is_empty()))
+                Ok(Exit::done_if(!bans.is_empty()))
             }
             BanAct::Add(set) => set.call("ban", output),
             BanAct::Allow(set) => set.call("allow", output),
             BanAct::Lift { subject, call } => {
-                let answer = call.client()?.delete("/v1/bans", &query(&subject))?;
+                let answer = call
+                    .client()?
+                    .call("DELETE", "/v1/bans", &query(&subject))?;
                 let was_set = answer["was_banned"] == true || answer["was_allowed"] == true;
                 let done = if was_set { "lifted" } else { "was not banned" };
                 let text = format!("{}: {done}", key_text(&answer));
                 call.show(&answer, output, text)?;
-                Ok(found(was_set))
+                Ok(Exit::done_if(was_set))
             }
         }
     }
@@ -106,7 +108,7 @@ impl HandArgs {
         let span = self.r#for.to_string();
         let mut query = query(&self.subject);
         query.extend([("act", act), ("for", &*span)]);
-        let answer = self.call.client()?.post_query("/v1/bans", &query)?;
+        let answer = self.call.client()?.call("POST", "/v1/bans", &query)?;
         self.call.show(&answer, output, line(&answer))?;
         Ok(Exit::Done)
     }
@@ -116,9 +118,9 @@ impl HandArgs {
 fn list(client: &Client, limit: &str, top: u32) -> Result<Value> {
     let count = top.to_string();
     let query = [("limit", limit), ("top", &*count)];
-    let mut answer = client.get("/v1/bans", &query)?;
+    let mut answer = client.call("GET", "/v1/bans", &query)?;
     while let Some(next) = answer["next"].as_str() {
-        let part = client.get("/v1/bans", &[&query[..], &[("from", next)]].concat())?;
+        let part = client.call("GET", "/v1/bans", &[&query[..], &[("from", next)]].concat())?;
         let mut bans = taken(&mut answer);
         answer = part;
         bans.append(&mut taken(&mut answer));
@@ -143,10 +145,6 @@ fn taken(answer: &mut Value) -> Vec<Value> {
 fn query(subject: &KeyArgs) -> Vec<(&str, &str)> {
     let limit = ("limit", &*subject.limit);
     std::iter::once(limit).chain(subject.values()).collect()
-}
-
-fn found(any: bool) -> Exit {
-    if any { Exit::Done } else { Exit::Denied }
 }
 
 /// `ip=192.0.2.1  banned for another 59 min`

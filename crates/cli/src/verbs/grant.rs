@@ -4,7 +4,7 @@ use clap::Args;
 use ratekeeper_policy::Unit;
 use serde_json::{Map, Value, json};
 
-use crate::client::{AdminArgs, Client};
+use crate::client::CallArgs;
 use crate::{Exit, Failure, Output, Result, words};
 
 /// Add credits to the balance of a key in a running service
@@ -24,10 +24,7 @@ pub(crate) struct GrantArgs {
     #[arg(long, value_name = "TEXT")]
     id: String,
     #[command(flatten)]
-    server: AdminArgs,
-    /// Print the service's JSON answer unchanged
-    #[arg(long)]
-    json: bool,
+    call: CallArgs,
 }
 
 const HELP: &str = "\
@@ -58,7 +55,7 @@ impl GrantArgs {
             "permits": self.credits,
             "id": self.id,
         });
-        let answer = Client::of_admin(&self.server)?.post("/v1/grant", &body)?;
+        let answer = self.call.client()?.post("/v1/grant", &body)?;
         let unit = answer["unit"]["name"].as_str().map(|name| {
             let decimals = answer["unit"]["decimals"].as_u64();
             Unit::new(
@@ -74,17 +71,13 @@ impl GrantArgs {
             }
         };
         let is_repeated = answer["done"] == "repeated";
-        if self.json {
-            output.json(&answer)?;
-        } else if is_repeated {
-            output.line(format!(
-                "granted before; the balance is {}",
-                number("balance")
-            ))?;
+        let done = if is_repeated {
+            "granted before".to_owned()
         } else {
-            let (added, balance) = (number("added"), number("balance"));
-            output.line(format!("added {added}; the balance is {balance}"))?;
-        }
+            format!("added {}", number("added"))
+        };
+        let text = format!("{done}; the balance is {}", number("balance"));
+        self.call.show(&answer, output, text)?;
         Ok(Exit::done_if(!is_repeated))
     }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use ratekeeper_policy::config::{Colour, render};
 use ratekeeper_policy::import::nginx;
 
-use crate::output::{WARN, paint};
+use crate::output::{WARN, paint, unwritable};
 use crate::{Exit, Failure, Output, Result, words};
 
 /// Write a policy from the limits of nginx, and list its unsupported features
@@ -77,9 +77,7 @@ impl ImportArgs {
             Some(path) => {
                 let written = fs::File::create_new(path)
                     .and_then(|mut file| file.write_all(imported.text.as_bytes()));
-                written.map_err(|why| {
-                    Failure::new(format!("cannot write `{}`: {why}", path.display()))
-                })?;
+                written.map_err(|why| unwritable(path, &why))?;
             }
             None => output.line(imported.text.trim_end())?,
         }

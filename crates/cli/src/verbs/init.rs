@@ -10,6 +10,7 @@ use ratekeeper_core::Nanos;
 use ratekeeper_policy::{Policy, UpstreamUrl};
 use serde_json::json;
 
+use crate::output::unwritable;
 use crate::source::{BEGINNING, DEFAULT_FILE, PolicySource};
 use crate::{Exit, Failure, Output, Result};
 
@@ -190,7 +191,7 @@ impl InitArgs {
         written.map_err(|why| match why.kind() {
             ErrorKind::AlreadyExists => Failure::new(format!("`{name}` exists already"))
                 .hint("overwrite it with --force, or write elsewhere with `ratekeeper init FILE`"),
-            _ => Failure::new(format!("cannot write `{name}`: {why}")),
+            _ => unwritable(&self.file, &why),
         })
     }
 }

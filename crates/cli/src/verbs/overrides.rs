@@ -82,7 +82,7 @@ impl OverridesArgs {
                 let top = top.to_string();
                 let mut query = vec![("top", &*top)];
                 query.extend(limit.as_deref().map(|limit| ("limit", limit)));
-                let answer = call.client()?.get(PATH, &query)?;
+                let answer = call.client()?.call("GET", PATH, &query)?;
                 if call.json {
                     output.json(&answer)?;
                 } else {
@@ -106,12 +106,12 @@ impl OverridesArgs {
                 query.push(("set", &set));
                 query.extend(until.as_deref().map(|until| ("until", until)));
                 query.extend(reason.as_deref().map(|reason| ("reason", reason)));
-                let answer = call.client()?.put(PATH, &query)?;
+                let answer = call.client()?.call("PUT", PATH, &query)?;
                 call.show(&answer, output, line(&answer))?;
                 Ok(Exit::Done)
             }
             OverrideAct::Remove { subject, call } => {
-                let answer = call.client()?.delete(PATH, &subject.query())?;
+                let answer = call.client()?.call("DELETE", PATH, &subject.query())?;
                 let file = text(&answer["file"]);
                 let done = if answer["removed"] == 0 {
                     format!("not in {file}")

@@ -12,6 +12,7 @@ use clap::Args;
 use ratekeeper_replay::ORIGIN;
 use serde_json::json;
 
+use crate::output::unwritable;
 use crate::replay::choose::choose;
 use crate::replay::compare::compare;
 use crate::replay::condition::Condition;
@@ -90,7 +91,7 @@ impl ReplayArgs {
         };
         if let (Some(path), Some(report)) = (&self.html, &report) {
             std::fs::write(path, page::page(&source.name, report, choice.as_ref()))
-                .map_err(|why| Failure::new(format!("cannot write `{}`: {why}", path.display())))?;
+                .map_err(|why| unwritable(path, &why))?;
         }
         match (&choice, &report) {
             (Some(choice), _) if self.json => output.json(&choice.json())?,

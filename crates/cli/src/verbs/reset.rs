@@ -30,7 +30,7 @@ impl ResetArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let path = format!("/v1/keys/{}", percent_encoded(&self.subject.limit));
         let query: Vec<_> = self.subject.values().collect();
-        let answer = self.call.client()?.delete(&path, &query)?;
+        let answer = self.call.client()?.call("DELETE", &path, &query)?;
         let was_counted = answer["was_counted"] == true;
         let done = if was_counted {
             "reset"

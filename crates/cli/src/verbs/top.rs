@@ -3,9 +3,8 @@
 use std::io::{IsTerminal, stdout};
 
 use clap::Args;
-use clap::builder::RangedU64ValueParser;
 
-use crate::client::{AdminArgs, Client};
+use crate::client::Client;
 use crate::top::{Board, TopRequest, live, table};
 use crate::{Exit, Failure, Output, Result};
 
@@ -13,20 +12,8 @@ use crate::{Exit, Failure, Output, Result};
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct TopArgs {
-    /// Limit whose keys are listed; by default the first one
-    limit: Option<String>,
     #[command(flatten)]
-    server: AdminArgs,
-    /// Order of limits and keys
-    #[arg(long, value_parser = ["denied", "requests"], default_value = "denied")]
-    by: String,
-    /// Time that the counts cover: the current minute or hour and the one before it
-    #[arg(long, value_parser = ["1m", "1h"], default_value = "1m")]
-    window: String,
-    /// Maximum number of limits, and of keys
-    #[arg(long, value_parser = RangedU64ValueParser::<u32>::new().range(1..=1_000))]
-    #[arg(default_value = "20")]
-    count: u32,
+    request: TopRequest,
     /// Print once, and end
     #[arg(long)]
     once: bool,
@@ -51,13 +38,8 @@ Exit codes: 0 done; 2 usage, or no service.";
 
 impl TopArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
-        let client = Client::of_admin(&self.server)?;
-        let request = TopRequest {
-            limit: self.limit,
-            by: self.by,
-            window: self.window,
-            count: self.count,
-        };
+        let request = self.request;
+        let client = Client::of_admin(&request.server)?;
         if !self.once {
             if !stdout().is_terminal() {
                 return Err(Failure::new("standard output is not a terminal")

@@ -96,6 +96,14 @@ struct Sides {
     at_least: String,
 }
 
+impl Checked {
+    /// Returns the number of findings of a severity.
+    fn count(&self, severity: Severity) -> usize {
+        let findings = self.findings.iter();
+        findings.filter(|it| it.severity == severity).count()
+    }
+}
+
 /// Maximum number of limits with their sides; `explain` shows those of all.
 const MAX_SIDES: usize = 20;
 
@@ -140,14 +148,10 @@ impl ValidateArgs {
             }
         }
         write(format, &checked, output)?;
-        let found = |severity| {
-            let all = checked.iter().flat_map(|one| &one.findings);
-            all.filter(|finding| finding.severity == severity).count()
-        };
-        let (errors, warnings) = (found(Severity::Error), found(Severity::Warning));
+        let found = |severity| checked.iter().any(|one| one.count(severity) > 0);
         Ok(if unread {
             Exit::Error
-        } else if errors > 0 || (self.deny_warnings && warnings > 0) {
+        } else if found(Severity::Error) || (self.deny_warnings && found(Severity::Warning)) {
             Exit::Denied
         } else {
             Exit::Done
@@ -263,13 +267,7 @@ fn text(one: &Checked, output: &mut Output) -> Result<()> {
         output.line(one.source.render(&one.findings).trim_end())?;
         output.line("")?;
     }
-    let count = |severity| {
-        one.findings
-            .iter()
-            .filter(|f| f.severity == severity)
-            .count()
-    };
-    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    let (errors, warnings) = (one.count(Severity::Error), one.count(Severity::Warning));
     let verdict = if errors > 0 {
         format!(
             "{}, {}",
@@ -329,13 +327,9 @@ fn repeated(findings: &[Diagnostic]) -> Vec<String> {
 
 fn document(checked: &[Checked]) -> Value {
     let policies = checked.iter().map(|one| {
-        let refused = one
-            .findings
-            .iter()
-            .any(|finding| finding.severity == Severity::Error);
         json!({
             "file": one.source.name,
-            "valid": !refused,
+            "valid": one.count(Severity::Error) == 0,
             "limits": one.limits,
             "findings": one.findings,
             "promises": one.sides,

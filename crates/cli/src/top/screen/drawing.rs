@@ -134,8 +134,8 @@ const KEYS_COLUMN: usize = 80;
 const WIDE: usize = 120;
 
 fn since(row: &KeyRow, width: usize) -> String {
-    match &row.since {
-        Some(since) if width >= WIDE => format!("   refused since {since}"),
+    match &row.refused {
+        Some(refused) if width >= WIDE => format!("   refused since {}", refused.since),
         _ => String::new(),
     }
 }
@@ -144,16 +144,11 @@ fn since(row: &KeyRow, width: usize) -> String {
 mod tests {
     use super::*;
     use crate::top::board::TopRequest;
+    use crate::top::row::{Count, RefusedKey};
 
     #[test]
     fn rows_fit_their_columns_on_a_small_screen() {
-        let request = TopRequest {
-            limit: None,
-            by: "denied".into(),
-            window: "1m".into(),
-            count: 20,
-        };
-        let mut screen = Screen::new(request);
+        let mut screen = Screen::new(TopRequest::usual());
         screen.board = Board {
             at_ms: 1_767_225_600_000, // 2026-01-01T00:00:00Z
             by_minute: true,
@@ -163,14 +158,19 @@ mod tests {
                 mode: "enforce".into(),
                 denied: 9_752,
                 distinct_denied: 12,
-                busiest: 9_000,
+                busiest: Some(Count {
+                    count: 9_000,
+                    error: 0,
+                }),
                 highest_percent: Some(100),
                 ..BoardRow::default()
             }],
             keys: vec![KeyRow {
                 key: vec!["attr:user=".to_owned() + &"m".repeat(40)],
-                since: Some("2025-12-31T22:01:00Z".into()),
-                next_free_in_ms: Some(39_000_000),
+                refused: Some(RefusedKey {
+                    since: "2025-12-31T22:01:00Z".into(),
+                    next_free_in_ms: Some(39_000_000),
+                }),
                 ..KeyRow::default()
             }],
             ..Board::default()
