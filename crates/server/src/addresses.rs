@@ -5,12 +5,10 @@
 //! ```
 
 use std::io;
-#[cfg(feature = "proxy")]
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-#[cfg(feature = "proxy")]
 use ratekeeper_policy::UpstreamUrl;
 use ratekeeper_policy::config::Listeners;
 use ratekeeper_policy::{PortUse, Settings};
@@ -106,12 +104,6 @@ impl Doors<DoorAddress> {
             grpc: choose(Door::Grpc, &config.grpc, &policy.grpc, grpc)?,
             admin: choose(Door::Admin, &config.admin, &policy.admin, DEFAULT_ADMIN)?,
         };
-        if doors.grpc.is_some() && !cfg!(feature = "grpc") {
-            return Err(StartError::NoGrpc);
-        }
-        if doors.proxy.is_some() && !cfg!(feature = "proxy") {
-            return Err(StartError::NoProxy);
-        }
         if doors.proxy.is_some() && !forwards {
             return Err(StartError::NoUpstream);
         }
@@ -235,7 +227,6 @@ impl Doors<DoorListener> {
 
 /// Returns the address of the upstream that is the proxy itself, so that a request would be
 /// forwarded without end. Names other than `localhost` are not resolved.
-#[cfg(feature = "proxy")]
 pub(crate) fn own_upstream<'a>(
     own: &DoorAddress,
     upstreams: impl Iterator<Item = &'a UpstreamUrl>,
@@ -247,7 +238,6 @@ pub(crate) fn own_upstream<'a>(
     }
 }
 
-#[cfg(feature = "proxy")]
 fn is_own(own: SocketAddr, upstream: &str) -> bool {
     let (own_ip, port) = (own.ip().to_canonical(), own.port());
     let is_local = own_ip.is_loopback() || own_ip.is_unspecified();
@@ -269,7 +259,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg(feature = "proxy")]
     fn an_upstream_may_not_be_the_proxy_itself() {
         for (own, upstream, expected) in [
             ("127.0.0.1:80", "127.0.0.1:80", true),

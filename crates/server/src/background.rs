@@ -11,9 +11,7 @@ pub(crate) mod memory;
 pub(crate) mod missing_keys;
 pub(crate) mod old_databases;
 pub(crate) mod tasks;
-#[cfg(feature = "proxy")]
 pub(crate) mod upstream_signals;
-#[cfg(feature = "proxy")]
 mod upstreams;
 pub(crate) mod wall_clock;
 
@@ -67,16 +65,13 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
             certificates::keep_fresh(shared, Arc::clone(&listener))
         });
     }
-    #[cfg(feature = "proxy")]
     every(
         shared,
         "upstream signals",
         upstream_signals::READ,
         upstream_signals::read,
     );
-    #[cfg(feature = "proxy")]
     start(shared, "health", upstreams::check_all);
-    #[cfg(feature = "proxy")]
     every(
         shared,
         "upstreams",

@@ -41,10 +41,6 @@ pub(crate) struct Capacity {
     /// Connections of the doors http, proxy and grpc together.
     pub(crate) callers: u32,
     /// Connections to each address of the upstream.
-    #[cfg_attr(
-        not(feature = "proxy"),
-        expect(dead_code, reason = "the proxy door reads it")
-    )]
     pub(crate) to_each: usize,
     pub(crate) admin: u32,
     asked: u32,

@@ -325,11 +325,6 @@ pub enum StartError {
     /// The webhook of `[alerts]` cannot be used.
     #[error("[alerts]: {0}")]
     Alerts(String),
-    /// The gRPC door is configured, but this build has none.
-    #[error(
-        "this build has no grpc listener\nhint: build with the feature `grpc`, or pass --listen grpc=off"
-    )]
-    NoGrpc,
     /// The proxy door has an address and nothing to forward to.
     #[error(
         "the proxy listener has no upstream\nhint: name one by --upstream http://127.0.0.1:3000, or in the policy: [listen.proxy] with upstream"
@@ -346,11 +341,6 @@ pub enum StartError {
     /// There are more addresses of the upstream than are supported.
     #[error("the upstream has {0} addresses; at most 32 are supported\nhint: name fewer")]
     Upstreams(usize),
-    /// An upstream is configured, but this build does not forward.
-    #[error(
-        "this build has no proxy listener\nhint: build with the feature `proxy`, or pass --listen proxy=off"
-    )]
-    NoProxy,
     /// No door is open.
     #[error(
         "every listener is off, so there is nothing to do\nhint: open one, for example by --listen http=127.0.0.1:8080"

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-#[cfg(feature = "proxy")]
 use std::sync::{OnceLock, Weak};
 
 use http::HeaderMap;
@@ -17,7 +16,6 @@ use crate::admin::{Snapshot, Streams};
 use crate::config::ExplainLimit;
 use crate::doors::Access;
 use crate::doors::hold::HoldQueue;
-#[cfg(feature = "proxy")]
 use crate::doors::proxy::reload::Reload;
 use crate::observe::Observers;
 use crate::observe::alerts::Alerts;
@@ -53,7 +51,6 @@ pub(crate) struct ServiceContext<C> {
     /// nothing from requests.
     pub(crate) responses: Arc<BodyBudget>,
     /// The proxy listener, whose settings a reload replaces.
-    #[cfg(feature = "proxy")]
     pub(crate) proxy: OnceLock<Weak<dyn Reload>>,
     /// The hour in which an untrusted proxy was reported, as [`NoticeHour::word`].
     untrusted_reported: AtomicU64,
@@ -98,7 +95,6 @@ impl<C: Clock> ServiceContext<C> {
             sink,
             bodies: Arc::default(),
             responses: Arc::default(),
-            #[cfg(feature = "proxy")]
             proxy: OnceLock::new(),
             untrusted_reported: AtomicU64::new(0),
         }

@@ -12,7 +12,6 @@ pub(crate) mod otlp;
 pub(crate) mod recorder;
 pub(crate) mod standing_bans;
 pub(crate) mod top_keys;
-#[cfg(feature = "proxy")]
 pub(crate) mod upstreams;
 pub(crate) mod watching;
 

@@ -80,10 +80,7 @@ impl<C: Clock + 'static> Opening<C> {
             })
         }))
     }
-}
 
-#[cfg(feature = "proxy")]
-impl<C: Clock + 'static> Opening<C> {
     /// Like [`start`](Self::start), if there is a door.
     pub(crate) fn start_some<D: ServeConnection>(
         self,

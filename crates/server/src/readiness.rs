@@ -72,7 +72,6 @@ impl Readiness {
     }
 
     /// Returns a receiver that is notified when readiness changes.
-    #[cfg(feature = "grpc")]
     pub(crate) fn subscribe(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
     }

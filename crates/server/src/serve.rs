@@ -7,14 +7,11 @@ pub(crate) mod client_stream;
 pub(crate) mod connection_state;
 pub(crate) mod connections;
 pub(crate) mod door_address;
-#[cfg(feature = "grpc")]
 pub(crate) mod grpc;
 pub(crate) mod http_receiver;
-#[cfg(feature = "proxy")]
 pub(crate) mod interim;
 pub(crate) mod listener;
 pub(crate) mod log_writer;
-#[cfg(feature = "proxy")]
 pub(crate) mod proxy_header;
 pub(crate) mod pulse;
 pub(crate) mod request_body;

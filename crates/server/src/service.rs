@@ -24,10 +24,8 @@ use crate::background::memory::{self, StoreBudget};
 use crate::capacity::Capacity;
 use crate::config::proxy_settings;
 use crate::context::{ContextParts, ServiceContext};
-#[cfg(feature = "grpc")]
 use crate::doors::grpc::{self, GrpcDoor};
 use crate::doors::hold::{DEFAULT_MAX_HELD, HoldQueue};
-#[cfg(feature = "proxy")]
 use crate::doors::proxy::ProxyListener;
 use crate::doors::{Access, Token};
 use crate::serve::tls::ListenerTls;
@@ -121,7 +119,6 @@ impl Service {
         let StoreBudget { bytes, reason } = memory::budget(budget);
         let budget_bytes = bytes;
         let memory = MemoryConfig { budget_bytes };
-        #[cfg(feature = "grpc")]
         let certificates = grpc::certificates(config, &loaded.policy)?;
         let (store, store_secrets) = store::open(redis.as_ref(), memory, clock.origin())?;
         let (alerts, exports) = Exports::new(config, settings, home)?;
@@ -159,15 +156,12 @@ impl Service {
         for warning in notices {
             shared.sink.emit(&Event::Notice(warning));
         }
-        #[cfg(feature = "proxy")]
         let proxy = match doors.addresses().proxy {
             Some(own) => ProxyListener::open(&shared, own, config)?,
             None => None,
         };
         let open = Open {
-            #[cfg(feature = "proxy")]
             proxy,
-            #[cfg(feature = "grpc")]
             grpc: GrpcDoor::new(Arc::clone(&shared), certificates),
             shared,
             store_secrets,
@@ -271,9 +265,7 @@ struct Open<C: Clock + 'static> {
     exports: Exports,
     doors: Doors<DoorListener>,
     capacity: Capacity,
-    #[cfg(feature = "proxy")]
     proxy: Option<Arc<ProxyListener<C>>>,
-    #[cfg(feature = "grpc")]
     grpc: GrpcDoor<C>,
 }
 
@@ -281,9 +273,7 @@ impl<C: Timer + 'static> Open<C> {
     /// Returns TLS of the doors that have certificates.
     fn tls(&self) -> Vec<Arc<ListenerTls>> {
         let mut tls = Vec::new();
-        #[cfg(feature = "grpc")]
         tls.extend(self.grpc.listener_tls());
-        #[cfg(feature = "proxy")]
         tls.extend(self.proxy.as_ref().and_then(|proxy| proxy.listener_tls()));
         tls
     }

@@ -87,7 +87,6 @@ routes! {
     POST "/v1/release" Read =>
         permits::release(call.shared, call.body(MAX_CHECK_BYTES).await?).await,
     POST "/v1/report" Read => report::report(call.shared, call.body(MAX_CHECK_BYTES).await?).await,
-    #[cfg(feature = "grpc")]
     POST "/json" Read => {
         let shared = call.shared;
         let body = call.body(ratekeeper_wire::MAX_REQUEST_BYTES).await?;

@@ -6,13 +6,11 @@ mod auth;
 pub(crate) mod body;
 mod check;
 mod facts;
-#[cfg(feature = "grpc")]
 pub(crate) mod grpc;
 pub(crate) mod hold;
 mod http;
 mod permits;
 pub(crate) mod problem;
-#[cfg(feature = "proxy")]
 pub(crate) mod proxy;
 mod report;
 pub(crate) mod request;

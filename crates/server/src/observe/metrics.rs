@@ -23,7 +23,6 @@ mod limits;
 mod monitoring;
 mod offset;
 mod process;
-#[cfg(feature = "proxy")]
 mod request_faults;
 mod results;
 mod rules;
@@ -31,7 +30,6 @@ mod scrape;
 mod shared_store;
 mod table;
 mod tally;
-#[cfg(feature = "proxy")]
 mod upstreams;
 
 pub(crate) use durations::DecisionPath;
@@ -40,7 +38,6 @@ pub(crate) use format::{Coding, Format, compressed};
 pub(crate) use limits::{DeniedKeys, LimitLevels, LimitSources};
 pub(crate) use offset::{Offset, ahead};
 pub(crate) use process::Process;
-#[cfg(feature = "proxy")]
 pub(crate) use request_faults::RequestFault;
 pub(crate) use results::{GrantResult, ReportResult};
 pub(crate) use scrape::{Levels, StateLevels};

@@ -95,7 +95,6 @@ pub(crate) struct Caller<'a> {
     pub(crate) address: SocketAddr,
     pub(crate) pulse: &'a Arc<Pulse>,
     /// For an answer that switches to another protocol.
-    #[cfg(feature = "proxy")]
     pub(crate) upgrade: &'a Upgrade,
 }
 
@@ -316,7 +315,6 @@ async fn answer<H: Handle>(
     let caller = Caller {
         address: shared.peer,
         pulse: &shared.pulse,
-        #[cfg(feature = "proxy")]
         upgrade: &shared.upgrade,
     };
     let request = RequestBody::of(request, &shared.pulse);

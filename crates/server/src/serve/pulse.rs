@@ -44,7 +44,6 @@ pub(crate) struct Pulse {
     /// Index among the connections of its peer, which only their table writes.
     pub(crate) place: AtomicUsize,
     /// Responses before that of the request in flight.
-    #[cfg(feature = "proxy")]
     pub(crate) interim: crate::serve::interim::Interim,
     /// Notified when the connection has to make room for another.
     closing: Notify,

@@ -19,7 +19,6 @@ pub(crate) struct Upgrade(Mutex<Option<Protocol>>);
 
 impl Upgrade {
     /// Sets the protocol, before the answer is sent.
-    #[cfg(feature = "proxy")]
     pub(crate) fn set(&self, protocol: Protocol) {
         *self.0.lock() = Some(protocol);
     }

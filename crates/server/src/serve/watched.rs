@@ -4,7 +4,6 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-#[cfg(feature = "proxy")]
 use std::task::ready;
 use std::task::{Context, Poll};
 
@@ -80,7 +79,6 @@ impl Watched {
     }
 
     /// Sends the interim responses that wait for the client, if hyper has nothing to send.
-    #[cfg(feature = "proxy")]
     fn send_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let pulse = Arc::clone(&self.pulse);
         pulse.interim.poll_send(|bytes| {
@@ -196,7 +194,6 @@ impl AsyncWrite for Watched {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        #[cfg(feature = "proxy")]
         if self.pulse.interim.has_begun() {
             ready!(self.send_interim(cx))?;
         }
@@ -212,7 +209,6 @@ impl AsyncWrite for Watched {
         if self.pulse.holds_back() && !self.pulse.is_h2() && self.client_left(cx) {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        #[cfg(feature = "proxy")]
         if self.pulse.interim.waits() {
             ready!(self.send_interim(cx))?;
         }

@@ -61,16 +61,10 @@ impl<C: Timer + 'static> ServiceRun<C> {
         };
         let http = opening(Door::Http, &callers);
         let http = http.start(doors.http, door, &workers, &closes);
-        #[cfg(feature = "proxy")]
-        let proxy = {
-            let proxy = opening(Door::Proxy, &callers);
-            proxy.start_some(doors.proxy, self.open.proxy.map(Http), &workers, &closes)
-        };
-        #[cfg(feature = "grpc")]
-        let grpc = {
-            let grpc = opening(Door::Grpc, &callers);
-            grpc.start(doors.grpc, self.open.grpc, &workers, &closes)
-        };
+        let proxy = opening(Door::Proxy, &callers);
+        let proxy = proxy.start_some(doors.proxy, self.open.proxy.map(Http), &workers, &closes);
+        let grpc = opening(Door::Grpc, &callers);
+        let grpc = grpc.start(doors.grpc, self.open.grpc, &workers, &closes);
         let door = Http(AdminDoor(Arc::clone(&shared)));
         let mut admin = opening(Door::Admin, &operators);
         admin.do_not_linger_for(doors.admin.as_ref());
@@ -103,9 +97,7 @@ impl<C: Timer + 'static> ServiceRun<C> {
             }
             leave.send_replace(true);
             http.closed().await;
-            #[cfg(feature = "proxy")]
             proxy.closed().await;
-            #[cfg(feature = "grpc")]
             grpc.closed().await;
             let since = callers.open_since(&before);
             tokio::select! {

@@ -8,7 +8,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-#[cfg(feature = "proxy")]
 use std::sync::Weak;
 
 use ratekeeper::Clock;
@@ -194,7 +193,6 @@ impl<C: Clock> ServiceContext<C> {
                 return Err(self.reject(trigger, version, report, findings));
             }
         };
-        #[cfg(feature = "proxy")]
         if let Some(proxy) = self.proxy.get().and_then(Weak::upgrade) {
             match proxy.prepare(&loaded.policy.settings) {
                 Ok(put_in_force) => put_in_force(),

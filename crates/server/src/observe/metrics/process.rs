@@ -8,12 +8,10 @@ use parking_lot::Mutex;
 use ratekeeper_core::Time;
 
 use super::family::MetricList;
-#[cfg(feature = "proxy")]
 use super::request_faults::{RequestFault, RequestFaults};
 use super::{ReportResult, table};
 use crate::counter::{Counter, LogGate};
 use crate::observe::otlp::{EXPORT_RESULTS, OtlpCounts};
-#[cfg(feature = "proxy")]
 use crate::observe::upstreams::WatchedUpstreams;
 use crate::serve::body_budget::BodyBudget;
 use crate::serve::connections::ConnectionCounts;
@@ -44,11 +42,9 @@ pub(crate) struct Process {
     pub(crate) abandoned: Counter,
     /// Reports of results, by [`ReportResult`].
     pub(super) reports: [Counter; ReportResult::NAMES.len()],
-    #[cfg(feature = "proxy")]
     pub(crate) upstreams: WatchedUpstreams,
     /// The writer of the access log, if there is one.
     pub(crate) access_log: Mutex<Option<LogWriter>>,
-    #[cfg(feature = "proxy")]
     pub(super) request_faults: RequestFaults,
     task_failures: Counter,
     wall_clock_jumps: Counter,
@@ -74,10 +70,7 @@ impl Process {
 
     /// Returns the last minute of each upstream, and the faults in it.
     pub(crate) fn upstreams(&self) -> (Vec<serde_json::Value>, Vec<String>) {
-        #[cfg(feature = "proxy")]
-        return (self.upstreams.describe(), self.upstreams.faults());
-        #[cfg(not(feature = "proxy"))]
-        (Vec::new(), Vec::new())
+        (self.upstreams.describe(), self.upstreams.faults())
     }
 
     /// Counts a panic of a task that must go on.
@@ -105,13 +98,10 @@ impl Process {
         table::ACCEPT_FAILURES.counters(out, &DOORS, &self.accept_failures);
         table::ADMIN_WRONG_TOKENS.write(out, self.wrong_tokens.count());
         table::UPSTREAM_ABANDONED.write(out, self.abandoned.count());
-        #[cfg(feature = "proxy")]
-        {
-            let faults = RequestFault::NAMES.iter().zip(&self.request_faults);
-            let faults = faults.map(|(kind, (count, _))| ([*kind], count.count()));
-            table::REQUEST_FAULTS.each(out, faults);
-            self.upstreams.encode(out);
-        }
+        let faults = RequestFault::NAMES.iter().zip(&self.request_faults);
+        let faults = faults.map(|(kind, (count, _))| ([*kind], count.count()));
+        table::REQUEST_FAULTS.each(out, faults);
+        self.upstreams.encode(out);
         self.encode_tls(out);
         table::TASK_FAILURES.write(out, self.task_failures.count());
         table::WALL_CLOCK_JUMPS.write(out, self.wall_clock_jumps.count());
