@@ -165,6 +165,8 @@ impl FallbackAct for Reset {
         charges: &[Self::Item<'_>],
         now: Time,
     ) -> Result<SmallVec<[bool; 4]>, StoreError> {
+        // A debit between the two would charge the key anew for usage that is reset.
+        let _turn = fallback.debiting.lock().await;
         let mut there = fallback.ask(self, charges, now).await?;
         let here = fallback.local.settle_now(self, charges, now);
         for (there, here) in there.iter_mut().zip(here) {

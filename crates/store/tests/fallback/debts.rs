@@ -213,3 +213,26 @@ fn a_foreign_key_affects_no_other_key() {
         "the debt is still held locally"
     );
 }
+
+#[test]
+fn a_reset_waits_for_a_debit_that_is_under_way() {
+    let limit = tokens(0, Outage::Local, "10/1h");
+    let (store, later) = (fallback(1), at(60_000));
+    cut(&store, true);
+    assert!(decide(&store, &[charge(&limit, 5)], at(0)).admitted);
+    cut(&store, false);
+    store.main().stalls.store(true, Ordering::Relaxed);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut debit = pin!(store.tend(later));
+    assert!(debit.as_mut().poll(&mut context).is_pending());
+    let charges = [charge(&limit, 0)];
+    let mut reset = pin!(store.reset(&charges, later));
+    assert!(reset.as_mut().poll(&mut context).is_pending());
+    store.main().stalls.store(false, Ordering::Relaxed);
+    assert!(debit.poll(&mut context).is_ready());
+    let Poll::Ready(was_there) = reset.poll(&mut context) else {
+        unreachable!("no debit is under way");
+    };
+    assert!(was_there.unwrap()[0], "the debit");
+    assert_eq!(remaining(&store, &limit, later), 10);
+}

@@ -6,8 +6,10 @@ mod debts;
 mod health;
 mod outages;
 
+use std::future::poll_fn;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
 
 use ratekeeper_core::{AnyAlgorithm, Charge, Gcra, Lend, Limit, Nanos, Outage, Time};
 use ratekeeper_store::{
@@ -62,9 +64,11 @@ impl Remote for Distant {
     }
 
     async fn debit(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        if self.stalls.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
-        }
+        let answered = |_: &mut Context<'_>| match self.stalls.load(Ordering::Relaxed) {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        };
+        poll_fn(answered).await;
         self.decide(charges, now).await
     }
 }
@@ -110,7 +114,7 @@ fn charge(limit: &Limit, cost: u64) -> Charge<'_> {
 
 /// The result of a future that never waits.
 fn ready<T>(future: impl Future<Output = T>) -> T {
-    use std::task::{Context, Poll, Waker};
+    use std::task::Waker;
     match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
         Poll::Pending => unreachable!("the future is ready on its first poll"),
