@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::mem::take;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::interval;
+use tokio::time::{Sleep, interval, sleep};
 use tokio_rustls::TlsConnector;
 
 use crate::error::{ForwardError, UpstreamFailure};
@@ -131,6 +132,8 @@ pub(crate) enum Sender {
 pub(crate) struct Http1Sender {
     pub(crate) sender: http1::SendRequest<UploadBody>,
     notes: Arc<Notes>,
+    /// The timer of the last request, for the next one.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// Number of streams of an HTTP/2 connection, and how many its peer allows.
@@ -173,17 +176,33 @@ impl Drop for Stream {
 }
 
 impl Sender {
+    /// Sends a request, which is taken when this is polled.
     pub(crate) async fn send(
         &mut self,
-        request: Request<UploadBody>,
+        request: &mut Request<UploadBody>,
         interim: Option<&InterimReceiver>,
     ) -> Result<Response<Incoming>, TrySendError<Request<UploadBody>>> {
         match self {
-            Self::Http1(Http1Sender { sender, notes }) => {
+            Self::Http1(Http1Sender { sender, notes, .. }) => {
                 notes.begin(interim);
-                sender.try_send_request(request).await
+                sender.try_send_request(take(request)).await
             }
-            Self::Http2(sender, _) => sender.try_send_request(request).await,
+            Self::Http2(sender, _) => sender.try_send_request(take(request)).await,
+        }
+    }
+
+    /// Returns a timer, which [`keep_timer`](Self::keep_timer) gives back.
+    pub(crate) fn take_timer(&mut self) -> Pin<Box<Sleep>> {
+        let kept = match self {
+            Self::Http1(sender) => sender.timer.take(),
+            Self::Http2(..) => None,
+        };
+        kept.unwrap_or_else(|| Box::pin(sleep(Duration::ZERO)))
+    }
+
+    pub(crate) fn keep_timer(&mut self, timer: Pin<Box<Sleep>>) {
+        if let Self::Http1(sender) = self {
+            sender.timer = Some(timer);
         }
     }
 
@@ -268,7 +287,11 @@ where
     tokio::spawn(async move {
         let _ = connection.with_upgrades().await; // its request has the error
     });
-    Some(Sender::Http1(Http1Sender { sender, notes }))
+    Some(Sender::Http1(Http1Sender {
+        sender,
+        notes,
+        timer: None,
+    }))
 }
 
 /// Waits for the settings of the upstream, so that it is sent no more streams than it allows.

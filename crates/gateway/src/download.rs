@@ -16,9 +16,12 @@ use crate::address::ConnectionLease;
 use crate::counts::Passage;
 use crate::error::UpstreamFailure;
 
-/// The body of a response.
+/// The body of a response. Boxed, because responses are passed on several times.
 #[derive(Debug)]
-pub struct DownloadBody {
+pub struct DownloadBody(Box<Download>);
+
+#[derive(Debug)]
+struct Download {
     body: Incoming,
     lease: Option<ConnectionLease>,
     passage: Passage,
@@ -52,27 +55,29 @@ impl std::error::Error for DownloadError {}
 impl DownloadBody {
     pub(crate) fn new(
         body: Incoming,
-        lease: ConnectionLease,
+        lease: Option<ConnectionLease>,
         passage: Passage,
         idle: Duration,
     ) -> Self {
-        let mut body = Self {
+        let mut download = Box::new(Download {
             body,
-            lease: Some(lease),
+            lease,
             passage,
             idle,
             timer: None,
             is_waiting: false,
-        };
-        body.give_back_at_end();
-        body
+        });
+        download.give_back_at_end();
+        Self(download)
     }
 
     /// Returns the address of the upstream that responded, `HOST:PORT`.
     pub fn address(&self) -> Option<&str> {
-        self.passage.address()
+        self.0.passage.address()
     }
+}
 
+impl Download {
     fn give_back_at_end(&mut self) {
         if self.body.is_end_stream()
             && let Some(lease) = self.lease.take()
@@ -100,27 +105,27 @@ impl Body for DownloadBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, DownloadError>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-            if self.is_idle(context) {
-                self.lease = None;
-                self.passage.break_off(UpstreamFailure::BodyTimeout);
+        let it = &mut *self.0;
+        let Poll::Ready(frame) = Pin::new(&mut it.body).poll_frame(context) else {
+            if it.is_idle(context) {
+                it.lease = None;
+                it.passage.break_off(UpstreamFailure::BodyTimeout);
                 return Poll::Ready(Some(Err(DownloadError::Idle)));
             }
             return Poll::Pending;
         };
-        self.is_waiting = false;
+        it.is_waiting = false;
         match &frame {
             Some(Ok(frame)) => {
-                self.passage
-                    .received(frame.data_ref().map_or(0, Bytes::len));
-                self.give_back_at_end();
+                it.passage.received(frame.data_ref().map_or(0, Bytes::len));
+                it.give_back_at_end();
             }
             Some(Err(_)) => {
-                self.lease = None;
-                self.passage.break_off(UpstreamFailure::BodyBroken);
+                it.lease = None;
+                it.passage.break_off(UpstreamFailure::BodyBroken);
             }
             None => {
-                if let Some(lease) = self.lease.take() {
+                if let Some(lease) = it.lease.take() {
                     lease.give_back();
                 }
             }
@@ -129,10 +134,10 @@ impl Body for DownloadBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.0.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.0.body.size_hint()
     }
 }

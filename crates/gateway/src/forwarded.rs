@@ -11,6 +11,7 @@
 //!
 //! * Source: RFC 7239, "Forwarded HTTP Extension" (2014), sections 4 and 6.
 
+use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use bytes::Bytes;
@@ -87,18 +88,27 @@ pub(crate) fn put(client: &GatewayClient, host: Option<&HeaderValue>, headers: &
         Trust::Nothing => remove_invented(client.address_field.as_ref(), headers),
     }
     let peer = client.peer.to_canonical();
-    let address = text(peer);
     let mut element = String::with_capacity(USUAL_ELEMENT);
-    match peer {
-        IpAddr::V4(_) => element.extend(["for=", &address]),
-        IpAddr::V6(_) => element.extend(["for=\"[", &address, "]\""]),
-    }
+    let (before, after) = match peer {
+        IpAddr::V4(_) => ("for=", ""),
+        IpAddr::V6(_) => ("for=\"[", "]\""),
+    };
+    element.push_str(before);
+    push_address(&mut element, peer);
+    let address = before.len()..element.len();
+    element.push_str(after);
     if let Some(host) = host.and_then(|host| host.to_str().ok()) {
         element.extend([";host=\"", host, "\""]); // no host has quotes or backslashes
     }
     element.extend([";proto=", client.scheme.name()]);
-    append(headers, header::FORWARDED, element.into());
-    append(headers, FOR, address.into());
+    let element = Bytes::from(element);
+    let address = element.slice(address);
+    // The parts are values, so the whole is one.
+    for (name, value) in [(header::FORWARDED, element), (FOR, address)] {
+        if let Ok(value) = HeaderValue::from_maybe_shared(value) {
+            append(headers, name, value);
+        }
+    }
     if let Some(host) = host {
         headers.entry(HOST).or_insert_with(|| host.clone());
     }
@@ -106,14 +116,14 @@ pub(crate) fn put(client: &GatewayClient, host: Option<&HeaderValue>, headers: &
     headers.entry(PROTO).or_insert(scheme);
 }
 
-/// Returns an address as text: one of IPv4 by hand, which the formatter makes slow.
-fn text(address: IpAddr) -> String {
+/// Appends an address: one of IPv4 by hand, which the formatter makes slow.
+fn push_address(text: &mut String, address: IpAddr) {
     let IpAddr::V4(address) = address else {
-        return address.to_string();
+        let _ = write!(text, "{address}"); // a string takes everything
+        return;
     };
-    let mut text = String::with_capacity("255.255.255.255".len());
-    for octet in address.octets() {
-        if !text.is_empty() {
+    for (index, octet) in address.octets().into_iter().enumerate() {
+        if index > 0 {
             text.push('.');
         }
         let digits = [octet / 100, octet / 10 % 10, octet % 10];
@@ -124,7 +134,6 @@ fn text(address: IpAddr) -> String {
                 .map(|digit| char::from(b'0' + digit)),
         );
     }
-    text
 }
 
 /// Removes the fields about the client, and our own: those of a peer that is no trusted proxy, or
@@ -164,13 +173,10 @@ fn begins(name: &HeaderName, start: &str) -> bool {
 }
 
 /// Appends an element to a field that is a list, in one line.
-pub(crate) fn append(headers: &mut HeaderMap, name: HeaderName, element: Bytes) {
-    // The parts are values, so each of them, and the whole, is one.
+pub(crate) fn append(headers: &mut HeaderMap, name: HeaderName, element: HeaderValue) {
     match headers.entry(name) {
         Entry::Vacant(entry) => {
-            if let Ok(value) = HeaderValue::from_maybe_shared(element) {
-                entry.insert(value);
-            }
+            entry.insert(element);
         }
         Entry::Occupied(mut entry) => {
             let mut list = Vec::new();
@@ -178,7 +184,8 @@ pub(crate) fn append(headers: &mut HeaderMap, name: HeaderName, element: Bytes) 
                 list.extend_from_slice(value.as_bytes());
                 list.extend_from_slice(b", ");
             }
-            list.extend_from_slice(&element);
+            list.extend_from_slice(element.as_bytes());
+            // The parts are values, so the whole is one.
             if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(list)) {
                 entry.insert(value);
             }
@@ -242,7 +249,9 @@ mod tests {
     fn addresses_are_written_as_the_standard_library_does() {
         for octet in 0..=u8::MAX {
             let address = IpAddr::from([octet, 255 - octet, 0, octet]);
-            assert_eq!(text(address), address.to_string());
+            let mut text = String::new();
+            push_address(&mut text, address);
+            assert_eq!(text, address.to_string());
         }
     }
 

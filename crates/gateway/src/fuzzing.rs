@@ -62,11 +62,10 @@ pub fn check_head(bytes: &[u8]) {
         address_field: Some(HeaderName::from_static("cf-connecting-ip")),
         scheme: ClientScheme::Https,
     };
-    let mut sent = parts.clone();
     let websocket = [HeaderValue::from_static("websocket")];
     let id = HeaderValue::from_static("id-1");
-    let hop = prepare(&mut sent, &client, id, &websocket);
-    let mut request = Request::from_parts(sent, String::new());
+    let mut request = Request::from_parts(parts.clone(), String::new());
+    let hop = prepare(&mut request, &client, id, &websocket);
     let own = || Some(Authority::from_static("app.internal:443"));
     for form in [Form::Http1, Form::Http2(Scheme::HTTPS, own()), Form::Http1] {
         fit(&mut request, &form, &hop);

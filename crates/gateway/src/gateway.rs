@@ -2,13 +2,14 @@
 
 mod exchange;
 
+use std::fmt;
+use std::mem::swap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderValue, Request, Response};
-use http_body::Body;
 use ratekeeper_core::{Nanos, Time};
 use ratekeeper_resilience::{
     AdaptiveConcurrency, AdaptiveSettings, Bounds, Budget, BudgetSettings, End, SplitMix,
@@ -16,6 +17,7 @@ use ratekeeper_resilience::{
 use tokio::time::Instant;
 
 use crate::address::Address;
+use crate::attempt::UpstreamRequest;
 use crate::connection::UpstreamAddress;
 use crate::counts::{AddressTotals, FailureWatch, UpstreamCounts, UpstreamTotals};
 use crate::download::DownloadBody;
@@ -27,7 +29,7 @@ use crate::noted::InterimReceiver;
 use crate::outgoing::prepare;
 use crate::recent::{Ended, RecentResponses};
 use crate::tunnel::Tunnel;
-use crate::upload::{OnBreak, UploadBody};
+use crate::upload::{ClientBody, OnBreak, UploadBody};
 
 /// Maximum number of addresses of an upstream.
 pub const MAX_ADDRESSES: usize = 32;
@@ -84,7 +86,53 @@ pub enum Forwarded {
     /// The response, whose body is streamed.
     Response(Response<DownloadBody>),
     /// The head of a response that switches to another protocol, and the upstream's side of it.
-    Upgraded(Response<()>, Tunnel),
+    Upgraded(Response<()>, Box<Tunnel>),
+}
+
+/// A request that [`examine`](crate::examine) has accepted.
+pub struct ForwardRequest {
+    client: GatewayClient,
+    /// Without its body until it is forwarded.
+    request: UpstreamRequest,
+    id: HeaderValue,
+    /// The body; `None` if it has none.
+    pub body: Option<ClientBody>,
+    /// Receives the interim responses of an upstream of HTTP/1.1, before [`Gateway::forward`]
+    /// returns, or while its future is dropped.
+    pub interim: Option<InterimReceiver>,
+    /// For a request whose future is not dropped when the client leaves.
+    pub kept: Option<KeptRequest>,
+    /// Part of [`Gateway::concurrency`] that the request leaves to those with priority; 0 if it has
+    /// priority.
+    pub left_percent: u32,
+}
+
+impl ForwardRequest {
+    /// Returns a request with this head, which it takes, and without a body. `id` is its name in
+    /// `X-Request-Id`. Boxed, because it is large, and passed on.
+    pub fn new(head: &mut Parts, client: GatewayClient, id: HeaderValue) -> Box<Self> {
+        let mut asked = Box::new(Self {
+            client,
+            request: Request::default(),
+            id,
+            body: None,
+            interim: None,
+            kept: None,
+            left_percent: 0,
+        });
+        swap(asked.request.method_mut(), &mut head.method);
+        swap(asked.request.uri_mut(), &mut head.uri);
+        swap(asked.request.headers_mut(), &mut head.headers);
+        *asked.request.version_mut() = head.version;
+        asked
+    }
+}
+
+impl fmt::Debug for ForwardRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("ForwardRequest");
+        debug.field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 impl Gateway {
@@ -175,30 +223,18 @@ impl Gateway {
         })
     }
 
-    /// Forwards a request that [`examine`](crate::examine) has accepted, and returns the head of
-    /// the response. `id` names the request in `X-Request-Id`. Dropping the future gives the
-    /// request up. `interim` receives the interim responses of an upstream of HTTP/1.1, before this
-    /// returns, or while the future is dropped. `kept` is for a request whose future is not dropped
-    /// when the client leaves. `left_percent` is the part of [`concurrency`](Self::concurrency) that
-    /// the request leaves to those with priority; 0 if it has priority.
+    /// Forwards a request, and returns the head of the response. Dropping the future gives the
+    /// request up.
     ///
     /// # Errors
     /// When no upstream responds or may be asked, or when the client does not send the body of the
     /// request.
-    pub async fn forward(
-        &self,
-        client: GatewayClient,
-        request: Request<impl Body<Data = Bytes, Error = hyper::Error> + Send + 'static>,
-        id: HeaderValue,
-        interim: Option<InterimReceiver>,
-        kept: Option<KeptRequest>,
-        left_percent: u32,
-    ) -> Result<Forwarded, ForwardError> {
+    pub async fn forward(&self, mut asked: Box<ForwardRequest>) -> Result<Forwarded, ForwardError> {
         let start = Instant::now();
-        let mut passage = self.counts.begin(id.clone());
+        let mut passage = self.counts.begin(asked.id.clone());
         let permit = self.concurrency.as_ref().map(|limit| {
-            let permit = limit.try_acquire_leaving(left_percent, self.time_of(start));
-            permit.ok_or(match left_percent {
+            let permit = limit.try_acquire_leaving(asked.left_percent, self.time_of(start));
+            permit.ok_or(match asked.left_percent {
                 0 => UpstreamFailure::Busy,
                 _ => UpstreamFailure::LowPriority,
             })
@@ -207,17 +243,23 @@ impl Gateway {
             self.recent.refuse();
             passage.break_off(*shed);
         })?;
-        let (mut parts, body) = request.into_parts();
-        let hop = prepare(&mut parts, &client, id, &self.settings.upgrades);
-        let on_break = kept
-            .as_ref()
-            .map_or(OnBreak::End, |_| OnBreak::Wait(self.settings.response));
+        let (id, upgrades) = (asked.id.clone(), &self.settings.upgrades);
+        let ForwardRequest {
+            client, request, ..
+        } = &mut *asked;
+        let hop = prepare(request, client, id, upgrades);
+        let on_break = match asked.kept {
+            Some(_) => OnBreak::Wait(self.settings.response),
+            None => OnBreak::End,
+        };
         let (max, counts) = (self.settings.max_body, Arc::clone(&self.counts));
-        let (body, upload) = UploadBody::new(body, client.address_field, on_break, max, counts);
-        let request = Request::from_parts(parts, body);
+        let (body, field) = (asked.body.take(), asked.client.address_field.take());
+        let (body, upload) = UploadBody::new(body, field, on_break, max, counts);
+        *asked.request.body_mut() = body;
         let waiting = self.recent.wait(upload.as_deref());
+        let mut leased = None;
         let result = self
-            .exchange(request, &hop, interim, kept, upload.clone(), &mut passage)
+            .exchange(&mut asked, &hop, upload.as_ref(), &mut passage, &mut leased)
             .await;
         let end = Instant::now();
         let sent = upload.as_ref().map(|upload| upload.sent());
@@ -225,7 +267,7 @@ impl Gateway {
         let since = sent.unwrap_or(Some(start));
         let took = since.map(|since| Nanos::from(end.saturating_duration_since(since)));
         let result = match result {
-            Ok((response, lease)) => self.finish(response, &hop, lease, passage, took),
+            Ok(response) => self.finish(response, &hop, leased, passage, took),
             Err(error) => {
                 passage.fail(&error);
                 Err(error)

@@ -60,13 +60,13 @@ impl AddressHealth {
     async fn ask(&self) -> Option<()> {
         let upstream = self.address.upstream();
         let mut sender = upstream.open(Wanted::Any).await.ok()?;
-        let mut request = Request::new(UploadBody::empty());
+        let mut request = Request::new(UploadBody::default());
         *request.uri_mut() = Uri::from(self.check.path.clone());
         let headers = request.headers_mut();
         headers.insert(HOST, upstream.host()?);
         headers.insert(USER_AGENT, HeaderValue::from_static("ratekeeper-health"));
         fit(&mut request, &upstream.form(&sender), &Hop::default());
-        let response = sender.send(request, None).await.ok()?;
+        let response = sender.send(&mut request, None).await.ok()?;
         (response.status().as_u16() < 400).then_some(())
     }
 }

@@ -3,11 +3,12 @@
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use tokio::time::Instant;
 
 use crate::connection::Http1Sender;
 
+static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 /// Maximum number of idle connections to an address.
 pub(crate) const MAX_IDLE: usize = 256;
 /// How long a connection may be idle, if the server states no shorter time by `Keep-Alive`. Servers
@@ -36,7 +37,7 @@ impl IdleConnection {
 /// Returns how long a connection may be idle after a response, as its server keeps it open (RFC
 /// 9112, appendix C.2.2).
 pub(crate) fn kept_open(headers: &HeaderMap) -> Duration {
-    let stated = headers.get("keep-alive").and_then(|it| it.to_str().ok());
+    let stated = headers.get(&KEEP_ALIVE).and_then(|it| it.to_str().ok());
     let mut stated = stated.into_iter().flat_map(|text| text.split(','));
     let seconds = stated.find_map(|it| it.trim().strip_prefix("timeout=")?.parse().ok());
     seconds.map(Duration::from_secs).map_or(IDLE, |stated| {

@@ -51,10 +51,11 @@ pub use examine::{Malformed, examine};
 pub use forwarded::{ClientScheme, GatewayClient, Trust};
 #[cfg(any(test, fuzzing))]
 pub use fuzzing::check_head;
-pub use gateway::{Forwarded, Gateway, GatewaySettings, MAX_ADDRESSES};
+pub use gateway::{ForwardRequest, Forwarded, Gateway, GatewaySettings, MAX_ADDRESSES};
 pub use health::{AddressHealth, HealthCheck};
 pub use kept::KeptRequest;
 pub use noted::{InterimReceiver, TakeInterim};
 pub use recent::{RecentLevels, RecentResponses};
 pub use request_id::{RequestIds, X_REQUEST_ID};
 pub use tunnel::Tunnel;
+pub use upload::ClientBody;

@@ -6,9 +6,7 @@
 //!                                     '-> HTTP/2:   :scheme, :authority
 //! ```
 
-use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST, TRANSFER_ENCODING, VIA};
-use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Request, Uri, Version};
 use http_body::Body;
@@ -32,38 +30,37 @@ pub(crate) enum Form {
 
 /// Changes the head of a request for the upstream, which knows it by `id` and may switch to these
 /// protocols. Returns the properties of the connection from which it came.
-pub(crate) fn prepare(
-    parts: &mut Parts,
+pub(crate) fn prepare<B>(
+    request: &mut Request<B>,
     client: &GatewayClient,
     id: HeaderValue,
     upgrades: &[HeaderValue],
 ) -> Hop {
-    let authority = parts.uri.authority();
+    let authority = request.uri().authority();
     let authority = authority.and_then(|it| HeaderValue::from_str(it.as_str()).ok());
     let host = authority
         .clone()
-        .or_else(|| parts.headers.get(HOST).cloned());
-    let via = match parts.version {
-        Version::HTTP_2 => "2.0 ratekeeper",
-        Version::HTTP_10 => "1.0 ratekeeper",
-        _ => "1.1 ratekeeper",
+        .or_else(|| request.headers().get(HOST).cloned());
+    let via = match request.version() {
+        Version::HTTP_2 => HeaderValue::from_static("2.0 ratekeeper"),
+        Version::HTTP_10 => HeaderValue::from_static("1.0 ratekeeper"),
+        _ => HeaderValue::from_static("1.1 ratekeeper"),
     };
-    let headers = &mut parts.headers;
+    let headers = request.headers_mut();
     headers.reserve(ADDED);
     let hop = hop::remove(headers, upgrades);
     // The client has its `100 Continue` as soon as the upstream reads the body.
     headers.remove(EXPECT);
     forwarded::put(client, host.as_ref(), headers);
-    forwarded::append(headers, VIA, Bytes::from_static(via.as_bytes()));
+    forwarded::append(headers, VIA, via);
     headers.insert(X_REQUEST_ID, id);
     if let Some(authority) = authority {
         headers.insert(HOST, authority); // before any that the request states
     }
     join_cookies(headers);
-    if !is_origin_form(&parts.uri) {
-        parts.uri = Uri::from(target(&parts.uri));
+    if !is_origin_form(request.uri()) {
+        *request.uri_mut() = Uri::from(target(request.uri()));
     }
-    parts.extensions.clear();
     hop
 }
 
@@ -159,7 +156,7 @@ fn join_cookies(headers: &mut HeaderMap) {
 
 /// Returns the same request, which has no body.
 pub(crate) fn copy(request: &Request<UploadBody>) -> Request<UploadBody> {
-    let mut copy = Request::new(UploadBody::empty());
+    let mut copy = Request::new(UploadBody::default());
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.version_mut() = request.version();
@@ -177,15 +174,14 @@ mod tests {
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        let (mut parts, ()) = request.body(()).unwrap().into_parts();
+        let mut request = request.body(String::new()).unwrap();
         let client = GatewayClient {
             peer: [192, 0, 2, 1].into(),
             trust: Trust::Nothing,
             address_field: None,
             scheme: ClientScheme::Http,
         };
-        let hop = prepare(&mut parts, &client, HeaderValue::from_static("id-1"), &[]);
-        let mut request = Request::from_parts(parts, String::new());
+        let hop = prepare(&mut request, &client, HeaderValue::from_static("id-1"), &[]);
         fit(&mut request, &Form::Http1, &hop);
         let once = request.headers().clone();
         // A request that was offered to a connection of HTTP/2 before has the same form.

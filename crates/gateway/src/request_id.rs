@@ -3,7 +3,6 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 
 /// The field of the id.
@@ -11,6 +10,7 @@ pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Maximum length of an id that is kept.
 const MAX_ID: usize = 128;
 const DIGITS: [u8; 16] = *b"0123456789abcdef";
+const PROCESS_DIGITS: usize = 16;
 /// Digits of the count: enough for a million requests a second in eight years.
 const COUNT_DIGITS: usize = 12;
 
@@ -18,14 +18,14 @@ const COUNT_DIGITS: usize = 12;
 #[derive(Debug)]
 pub struct RequestIds {
     /// Its digits.
-    process: String,
+    process: [u8; PROCESS_DIGITS],
     next: AtomicU64,
 }
 
 impl Default for RequestIds {
     fn default() -> Self {
         Self {
-            process: format!("{:016x}", RandomState::new().hash_one(0_u8)),
+            process: digits(RandomState::new().hash_one(0_u8)),
             next: AtomicU64::new(1),
         }
     }
@@ -35,15 +35,17 @@ impl RequestIds {
     /// Returns the next id.
     pub fn next(&self) -> HeaderValue {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut id = Vec::with_capacity(self.process.len() + COUNT_DIGITS);
-        id.extend_from_slice(self.process.as_bytes());
-        let bytes = count.to_be_bytes();
-        for byte in &bytes[bytes.len() - COUNT_DIGITS / 2..] {
-            id.extend([byte >> 4, byte & 0xf].map(|digit| DIGITS[usize::from(digit)]));
-        }
+        let mut id = [0; PROCESS_DIGITS + COUNT_DIGITS];
+        id[..PROCESS_DIGITS].copy_from_slice(&self.process);
+        id[PROCESS_DIGITS..].copy_from_slice(&digits::<COUNT_DIGITS>(count));
         // Digits: it cannot fail.
-        HeaderValue::from_maybe_shared(Bytes::from(id)).unwrap_or(HeaderValue::from_static("0"))
+        HeaderValue::from_bytes(&id).unwrap_or(HeaderValue::from_static("0"))
     }
+}
+
+/// Returns the last `N` hexadecimal digits of a number.
+fn digits<const N: usize>(number: u64) -> [u8; N] {
+    std::array::from_fn(|index| DIGITS[(number >> (4 * (N - 1 - index)) & 0xf) as usize])
 }
 
 /// Returns true for an id that is kept: short, and visible characters only.

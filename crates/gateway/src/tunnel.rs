@@ -20,7 +20,7 @@ const BUFFER: usize = 8 << 10;
 pub struct Tunnel {
     upstream: OnUpgrade,
     /// Kept to the end.
-    room: OwnedSemaphorePermit,
+    room: Option<OwnedSemaphorePermit>,
     /// Counts to the end.
     passage: Passage,
     idle: Duration,
@@ -29,7 +29,7 @@ pub struct Tunnel {
 impl Tunnel {
     pub(crate) fn new(
         upstream: OnUpgrade,
-        room: OwnedSemaphorePermit,
+        room: Option<OwnedSemaphorePermit>,
         passage: Passage,
         idle: Duration,
     ) -> Self {

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,14 +14,16 @@ use http::HeaderName;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, Sleep, sleep, timeout_at};
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::connection::Stream;
 use crate::counts::UpstreamCounts;
 use crate::{forwarded, hop};
 
-/// The body of a request on its way; `None` for a request without one.
-pub(crate) struct UploadBody(Option<UploadSource>);
+/// The body of a request on its way; `None` for a request without one. Boxed, because requests are
+/// moved from task to task.
+#[derive(Default)]
+pub(crate) struct UploadBody(Option<Box<UploadSource>>);
 
 struct UploadSource {
     body: ClientBody,
@@ -47,8 +49,8 @@ pub(crate) enum OnBreak {
 /// Why a body is not sent to its end.
 type UploadError = Box<dyn Error + Send + Sync>;
 
-/// The body as the client sends it.
-type ClientBody = Pin<Box<dyn Body<Data = Bytes, Error = hyper::Error> + Send>>;
+/// The body of a request as its client sends it.
+pub type ClientBody = Pin<Box<dyn Body<Data = Bytes, Error = hyper::Error> + Send>>;
 
 /// The progress of the body of a request.
 #[derive(Debug, Default)]
@@ -83,33 +85,28 @@ pub(crate) enum Stage {
 impl UploadBody {
     /// Returns the body of a request, and its progress; `None` for a request without a body.
     pub(crate) fn new(
-        body: impl Body<Data = Bytes, Error = hyper::Error> + Send + 'static,
+        body: Option<ClientBody>,
         address_field: Option<HeaderName>,
         on_break: OnBreak,
         max_body: u64,
         counts: Arc<UpstreamCounts>,
     ) -> (Self, Option<Arc<Upload>>) {
-        if body.is_end_stream() {
+        let Some(body) = body.filter(|body| !body.is_end_stream()) else {
             return (Self(None), None);
-        }
+        };
         let upload = Arc::new(Upload {
             address_field,
             ..Upload::default()
         });
         let source = UploadSource {
-            body: Box::pin(body),
+            body,
             upload: Arc::clone(&upload),
             on_break,
             left: max_body,
             counts,
             broken: None,
         };
-        (Self(Some(source)), Some(upload))
-    }
-
-    /// Returns a body without a byte.
-    pub(crate) fn empty() -> Self {
-        Self(None)
+        (Self(Some(Box::new(source))), Some(upload))
     }
 }
 
@@ -160,7 +157,7 @@ impl Body for UploadBody {
             left,
             counts,
             ..
-        } = source;
+        } = &mut **source;
         upload.set(Stage::Client);
         let mut frame = ready!(body.as_mut().poll_frame(context));
         if let Some(Ok(frame)) = &mut frame
@@ -210,26 +207,37 @@ impl fmt::Debug for UploadBody {
 }
 
 /// Waits for a response, at most `patience` from now and from each part of the upload. Returns
-/// `None` afterwards.
+/// `None` afterwards. The timer is one of earlier requests, because to move it costs less than to
+/// begin another.
 pub(crate) async fn in_time<T>(
-    response: impl Future<Output = T>,
+    mut response: Pin<&mut impl Future<Output = T>>,
+    mut timer: Pin<&mut Sleep>,
     upload: Option<&Upload>,
     patience: Duration,
 ) -> Option<T> {
-    let mut response = std::pin::pin!(response);
     let mut end = Instant::now() + patience;
-    loop {
-        if let Ok(response) = timeout_at(end, &mut response).await {
-            return Some(response);
+    timer.as_mut().reset(end);
+    poll_fn(|context| {
+        loop {
+            if let Poll::Ready(response) = response.as_mut().poll(context) {
+                return Poll::Ready(Some(response));
+            }
+            ready!(timer.as_mut().poll(context));
+            let moved = upload.and_then(|upload| *upload.moved.lock());
+            let Some(later) = moved.map(|moved| moved + patience).filter(|it| *it > end) else {
+                return Poll::Ready(None);
+            };
+            end = later;
+            timer.as_mut().reset(end);
         }
-        let moved = upload.and_then(|upload| *upload.moved.lock());
-        end = moved.map(|moved| moved + patience).filter(|it| *it > end)?;
-    }
+    })
+    .await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
 
     /// The last part counts, not the moment at which the service looks.
     #[tokio::test(start_paused = true)]
@@ -244,10 +252,15 @@ mod tests {
             }
             std::future::pending::<()>().await;
         };
-        assert_eq!(in_time(client, Some(&upload), patience).await, None);
+        let mut timer = pin!(sleep(Duration::ZERO));
+        let client = pin!(client);
+        let came = in_time(client, timer.as_mut(), Some(&upload), patience);
+        assert_eq!(came.await, None);
         assert_eq!(start.elapsed(), Duration::from_millis(3_400 + 2_000));
-        let soon = sleep(patience / 2);
-        assert_eq!(in_time(soon, Some(&upload), patience).await, Some(()));
-        assert_eq!(in_time(sleep(patience * 2), None, patience).await, None);
+        let soon = pin!(sleep(patience / 2));
+        let came = in_time(soon, timer.as_mut(), Some(&upload), patience);
+        assert_eq!(came.await, Some(()));
+        let late = pin!(sleep(patience * 2));
+        assert_eq!(in_time(late, timer, None, patience).await, None);
     }
 }

@@ -5,6 +5,7 @@
 mod answer;
 mod call;
 pub(crate) mod decision_id;
+mod denials;
 pub(crate) mod keeper;
 mod loan;
 #[cfg(feature = "redis")]

@@ -146,7 +146,9 @@ impl<'a> LimitReport<'a> {
     /// Collects reports, the tightest first. A request with two credentials has two counters of one
     /// limit: of those, the tighter stays.
     pub fn tightest_first(reports: impl Iterator<Item = Self>) -> LimitReports<'a> {
-        let mut reports: SmallVec<[Self; 4]> = reports.collect();
+        let mut sorted = LimitReports(SmallVec::new()); // not collected, which moves its room
+        sorted.0.extend(reports);
+        let reports = &mut sorted.0;
         if reports.len() > 1 {
             reports.sort_by_key(|report| Reverse(report.tightness()));
             let mut named: SmallVec<[&'a str; 4]> = SmallVec::new();
@@ -156,7 +158,7 @@ impl<'a> LimitReport<'a> {
                 is_new
             });
         }
-        LimitReports(reports)
+        sorted
     }
 }
 

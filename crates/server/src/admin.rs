@@ -23,7 +23,8 @@ pub(crate) use self::overrides::key_as_shown;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::request::Parts;
+use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::{Either, Full};
 use ratekeeper::Clock;
 use ratekeeper_policy::envoy::EnvoyRateLimit;
@@ -57,9 +58,10 @@ impl<C: Clock + 'static> Handle for AdminDoor<C> {
     async fn handle(
         &self,
         caller: Caller<'_>,
-        request: Request<RequestBody>,
+        head: &mut Parts,
+        body: RequestBody,
     ) -> Response<AdminBody> {
-        let answered = answer(&self.0, caller, request).await;
+        let answered = answer(&self.0, caller, head, body).await;
         answered.unwrap_or_else(|problem| problem.response().map(Either::Left))
     }
 }
@@ -67,22 +69,24 @@ impl<C: Clock + 'static> Handle for AdminDoor<C> {
 async fn answer<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     caller: Caller<'_>,
-    request: Request<RequestBody>,
+    head: &Parts,
+    body: RequestBody,
 ) -> Result<Response<AdminBody>, Problem> {
-    doors::one_host(&request)?;
-    let found = routes::find(ADMIN_ROUTES, "admin", &request);
+    doors::one_host(head)?;
+    let found = routes::find(ADMIN_ROUTES, "admin", head);
     let right = found
         .as_ref()
         .map_or_else(|no| no.right, |route| route.right);
     if right != Right::Probe {
-        shared.note_wrong_token(caller.address, request.headers());
-        shared.access.admin(right, request.headers())?;
+        shared.note_wrong_token(caller.address, &head.headers);
+        shared.access.admin(right, &head.headers)?;
     }
     let call = RouteCall {
         shared,
         caller,
         route: found.map_err(|no| no.problem)?,
-        request,
+        head,
+        body,
     };
     routed(call).await
 }
@@ -103,7 +107,7 @@ routes! {
     },
     GET "/v1/dashboard" Read => Ok(dashboard::snapshot(call.shared).await),
     GET "/v1/history" Read => dashboard::day(call.shared, call.query()),
-    GET "/metrics" Read => Ok(metrics::metrics(call.shared, call.request.headers()).await),
+    GET "/metrics" Read => Ok(metrics::metrics(call.shared, &call.head.headers).await),
     GET "/v1/policy" Read => Ok(policy(call.shared)),
     GET "/rlconfig" Read => Ok(envoy_rules(call.shared)),
     GET "/v1/alerts" Read => Ok(alerts::alerts(call.shared)),

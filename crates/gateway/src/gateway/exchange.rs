@@ -1,5 +1,6 @@
 //! Exchange: sends a request to an address, and to another if that is safe.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,7 +9,7 @@ use http::{Response, StatusCode, Version};
 use hyper::body::Incoming;
 use ratekeeper_core::{Nanos, Time};
 
-use super::{Forwarded, Gateway};
+use super::{ForwardRequest, Forwarded, Gateway};
 use crate::address::{ConnectionLease, ConnectionOrigin};
 use crate::attempt::{SendError, UpstreamRequest, is_idempotent, unprocessed};
 use crate::connection::{Sender, Wanted};
@@ -23,16 +24,17 @@ use crate::tunnel::Tunnel;
 use crate::upload::{Stage, Upload, in_time};
 
 impl Gateway {
-    /// Sends a request, again if that is safe, until a response comes.
+    /// Sends a request, again if that is safe, until a response comes; its connection is then in
+    /// `leased`.
     pub(super) async fn exchange(
         &self,
-        mut request: UpstreamRequest,
+        asked: &mut ForwardRequest,
         hop: &Hop,
-        interim: Option<InterimReceiver>,
-        kept: Option<KeptRequest>,
-        upload: Option<Arc<Upload>>,
+        upload: Option<&Arc<Upload>>,
         passage: &mut Passage,
-    ) -> Result<(Response<Incoming>, ConnectionLease), ForwardError> {
+        leased: &mut Option<ConnectionLease>,
+    ) -> Result<Response<Incoming>, ForwardError> {
+        let request = &mut asked.request;
         let has_no_copy = upload.is_some() || hop.upgrade.is_some();
         let is_repeatable = !has_no_copy && is_idempotent(request.method());
         let mut now = self.now();
@@ -53,8 +55,8 @@ impl Gateway {
             let address = &self.addresses[index];
             passage.goes_to(index);
             let patience = self.settings.connect;
-            let (mut lease, came) = match address.lease(origin, wanted, now, patience).await {
-                Ok(leased) => leased,
+            let (lease, came) = match address.lease(origin, wanted, now, patience).await {
+                Ok((lease, came)) => (leased.insert(lease), came),
                 Err(refused) => {
                     passage.attempt_failed(&refused);
                     now = self.now();
@@ -66,7 +68,7 @@ impl Gateway {
                 }
             };
             let form = lease.form();
-            fit(&mut request, &form, hop);
+            fit(request, &form, hop);
             if form == Form::Http1 && !request.headers().contains_key(HOST) {
                 // Of HTTP/1.0, and of HTTP/2 without an authority (RFC 9112, section 3.2).
                 let own = address.upstream().host();
@@ -77,10 +79,10 @@ impl Gateway {
                 Form::Http1 => is_repeatable && (others || came == ConnectionOrigin::Idle),
                 Form::Http2(..) => !has_no_copy,
             };
-            let copy = is_copied.then(|| copy(&request));
-            let (uploaded, interim) = (upload.as_deref(), interim.as_ref());
-            let at_work = kept.as_ref().map(KeptRequest::begin);
-            let sender = &mut lease.sender;
+            let copy = is_copied.then(|| copy(request));
+            let uploaded = upload.map(|upload| &**upload);
+            let at_work = asked.kept.as_ref().map(KeptRequest::begin);
+            let (sender, interim) = (&mut lease.sender, asked.interim.as_ref());
             let sent = self.send(sender, request, uploaded, interim).await;
             drop(at_work);
             if matches!(sent, Err(SendError::Unsent(_) | SendError::GoAway)) {
@@ -98,8 +100,8 @@ impl Gateway {
             let again = match sent {
                 Ok(response) => {
                     lease.respond(response.headers());
-                    lease.upload = upload;
-                    return Ok((response, lease));
+                    lease.upload = upload.cloned();
+                    return Ok(response);
                 }
                 Err(SendError::Unsent(back)) => Some(*back),
                 Err(SendError::GoAway) => copy,
@@ -124,8 +126,8 @@ impl Gateway {
             let Some(again) = again else {
                 return Err(failure);
             };
-            request = again;
-            drop(lease); // its room may be the last
+            *request = again;
+            *leased = None; // its room may be the last
             // Other idle connections may be as old.
             origin = ConnectionOrigin::New;
             // Once, the address that did not begin to process the request is asked again.
@@ -159,12 +161,16 @@ impl Gateway {
     async fn send(
         &self,
         sender: &mut Sender,
-        request: UpstreamRequest,
+        request: &mut UpstreamRequest,
         upload: Option<&Upload>,
         interim: Option<&InterimReceiver>,
     ) -> Result<Response<Incoming>, SendError> {
-        let response = sender.send(request, interim);
-        let result = in_time(response, upload, self.settings.response).await;
+        let mut timer = sender.take_timer();
+        let result = {
+            let response = pin!(sender.send(request, interim));
+            in_time(response, timer.as_mut(), upload, self.settings.response).await
+        };
+        sender.keep_timer(timer);
         let stage = upload.map(Upload::stage);
         let result = result.ok_or_else(|| {
             if stage == Some(Stage::Client) {
@@ -188,7 +194,7 @@ impl Gateway {
         &self,
         mut response: Response<Incoming>,
         asked: &Hop,
-        lease: ConnectionLease,
+        leased: Option<ConnectionLease>,
         mut passage: Passage,
         took: Option<Nanos>,
     ) -> Result<Forwarded, ForwardError> {
@@ -203,14 +209,15 @@ impl Gateway {
             }
             passage.respond(response.status(), took);
             let upstream = hyper::upgrade::on(&mut response);
-            let tunnel = Tunnel::new(upstream, lease.into_room(), passage, self.settings.upgrade);
+            let room = leased.map(ConnectionLease::into_room);
+            let tunnel = Tunnel::new(upstream, room, passage, self.settings.upgrade);
             crate::hop::put(&hop, response.headers_mut());
-            return Ok(Forwarded::Upgraded(response.map(drop), tunnel));
+            return Ok(Forwarded::Upgraded(response.map(drop), Box::new(tunnel)));
         }
         passage.respond(response.status(), took);
         let idle = self.settings.body;
-        Ok(Forwarded::Response(
-            response.map(|body| DownloadBody::new(body, lease, passage, idle)),
-        ))
+        Ok(Forwarded::Response(response.map(|body| {
+            DownloadBody::new(body, leased, passage, idle)
+        })))
     }
 }

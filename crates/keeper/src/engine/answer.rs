@@ -89,23 +89,38 @@ impl Answer {
         decisions: Decisions,
         decided_at: Time,
     ) -> Self {
-        let mut answer = Self {
+        let mut answer = Self::unasked(policy, decided_at);
+        answer.charges = charges;
+        answer.set(decisions);
+        answer
+    }
+
+    /// Returns the answer to a request whose charges are not known yet. It is large, so charges and
+    /// decisions are put into it where it is.
+    #[inline]
+    pub(crate) fn unasked(policy: Arc<Policy>, decided_at: Time) -> Self {
+        Self {
             policy,
-            charges,
-            decisions,
+            charges: Charges::default(),
+            decisions: Decisions::default(),
             decided_at,
             held: Nanos::ZERO,
             lease: None,
             open: None,
             is_reserved: false,
             refused_by: None,
-        };
-        answer.show_bans();
-        if answer.charges.entries.iter().any(Entry::is_alternative) {
-            answer.join_waits();
         }
-        answer.refused_by = answer.longest_wait();
-        answer
+    }
+
+    /// Sets the decisions about the charges.
+    #[inline]
+    pub(crate) fn set(&mut self, decisions: Decisions) {
+        self.decisions = decisions;
+        self.show_bans();
+        if self.charges.entries.iter().any(Entry::is_alternative) {
+            self.join_waits();
+        }
+        self.refused_by = self.longest_wait();
     }
 
     /// Sets the verdicts about keys that an operator has banned, of which the store knows nothing.
@@ -320,7 +335,14 @@ impl Answer {
 
     /// Returns the limit that holds an allowed request back for the longest time, and the time.
     pub fn delayed_by(&self) -> Option<(Outcome<'_>, Nanos)> {
-        let enforced = self.outcomes();
+        let waits = |it: &Decision| matches!(it.verdict, Verdict::AllowAfter(_));
+        let outcomes = self
+            .decisions
+            .each
+            .iter()
+            .any(waits)
+            .then(|| self.outcomes());
+        let enforced = outcomes.into_iter().flatten();
         let enforced = enforced.filter(|outcome| outcome.mode() == Some(Mode::Enforce));
         let delays = enforced.filter_map(|outcome| match outcome.decision.verdict {
             Verdict::AllowAfter(wait) => Some((outcome, wait)),
@@ -371,30 +393,5 @@ impl Answer {
             self.is_reserved = false;
         }
         self
-    }
-
-    /// Returns the limits in shadow mode that would refuse.
-    pub fn shadow_denials(&self) -> impl Iterator<Item = Outcome<'_>> {
-        self.outcomes().filter(Outcome::shadow_denies)
-    }
-
-    /// Returns the name of the route that an allowed request must take, because a limit with
-    /// `on_limit` denies it: the route of the first such limit.
-    pub fn diverts_to(&self) -> Option<&str> {
-        let mut routes = self.outcomes().filter_map(|outcome| outcome.diverts_to());
-        routes.next().filter(|_| self.allowed())
-    }
-
-    /// Returns the soft limits that the request exceeds, if it is allowed.
-    pub fn soft_denials(&self) -> impl Iterator<Item = Outcome<'_>> {
-        let outcomes = self.outcomes();
-        outcomes.filter(|outcome| self.allowed() && outcome.is_soft())
-    }
-
-    /// Returns the HTTP status of the refusal: the refusing limit's, 429 unless the policy
-    /// sets another; 200 if allowed.
-    pub fn status(&self) -> u16 {
-        self.refused_by()
-            .map_or(200, |outcome| outcome.rule.refusal.status)
     }
 }

@@ -103,10 +103,31 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// # Errors
     /// When the store cannot answer.
     pub async fn check(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
+        let mut answer = self.unasked();
+        self.check_into(&mut answer, facts, scope).await?;
+        Ok(answer)
+    }
+
+    /// Returns the answer to a request of now whose limits were not asked yet.
+    #[inline]
+    pub(crate) fn unasked(&self) -> Answer {
         let now = self.clock.now();
-        let (policy, charges) = self.charges(facts, scope, now);
-        let decisions = self.decide(&policy, &charges, now).await?;
-        Ok(Answer::new(policy, charges, decisions, now))
+        Answer::unasked(self.policy(), now)
+    }
+
+    /// Completes an answer by the decisions of the limits.
+    #[inline]
+    pub(crate) async fn check_into(
+        &self,
+        answer: &mut Answer,
+        facts: &Facts<'_>,
+        scope: Scope<'_>,
+    ) -> Result<(), StoreError> {
+        let now = answer.decided_at();
+        self.put_charges(facts, scope, answer);
+        let decisions = self.decide(&answer.policy, &answer.charges, now).await?;
+        answer.set(decisions);
+        Ok(())
     }
 
     #[inline]
@@ -204,15 +225,22 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         scope: Scope<'_>,
         now: Time,
     ) -> (Arc<Policy>, Charges) {
-        let policy = self.policy.load_full();
-        let mut charges = Charges::default();
-        policy.charges(facts, self.wall(now), &mut charges);
+        let mut answer = Answer::unasked(self.policy(), now);
+        self.put_charges(facts, scope, &mut answer);
+        (answer.policy, answer.charges)
+    }
+
+    /// Finds the charges of a request.
+    #[inline]
+    pub(crate) fn put_charges(&self, facts: &Facts<'_>, scope: Scope<'_>, answer: &mut Answer) {
+        let wall = self.wall(answer.decided_at());
+        let (policy, charges) = (&answer.policy, &mut answer.charges);
+        policy.charges(facts, wall, charges);
         if let Scope::Only(names) = scope {
             let named = |rule: &u32| (names.iter()).any(|name| policy.rules.is_named(*rule, name));
-            keep_entries(&mut charges, &policy, named);
+            keep_entries(charges, policy, named);
         }
-        self.number_replaced(&mut charges);
-        (policy, charges)
+        self.number_replaced(charges);
     }
 
     /// Decides a request that is refused in any case, because a key part is missing or the caller
@@ -242,11 +270,12 @@ impl<C: Clock> Keeper<MemoryStore, C> {
     /// other calls there is [`at_once`].
     pub fn check_now(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Answer {
         // Awaited here, so that no future carries the charges and the answer.
-        let now = self.clock.now();
-        let (policy, charges) = self.charges(facts, scope, now);
-        let decisions = at_once(self.decide(&policy, &charges, now))
-            .unwrap_or_else(|_| unreachable!("the memory store always answers"));
-        Answer::new(policy, charges, decisions, now)
+        let mut answer = self.unasked();
+        self.put_charges(facts, scope, &mut answer);
+        let decided = self.decide(&answer.policy, &answer.charges, answer.decided_at());
+        let decisions = at_once(decided);
+        answer.set(decisions.unwrap_or_else(|_| unreachable!("the memory store always answers")));
+        answer
     }
 }
 

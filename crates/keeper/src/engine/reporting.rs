@@ -115,7 +115,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// Like [`check`](Self::check); if reports correct a limit of the request, the answer has a
     /// [decision id](Answer::decision). `nonce` returns a random number, so that no other client
     /// knows the id. It is called once if reports correct a charge of the request, and not
-    /// otherwise; without a number, the charges are made, and no report corrects them.
+    /// otherwise; without a number, the charges are made, and no report corrects them. The answer
+    /// is boxed, because it is large and a service passes it on.
     ///
     /// # Errors
     /// When the store cannot answer.
@@ -124,8 +125,9 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         facts: &Facts<'_>,
         scope: Scope<'_>,
         nonce: impl FnOnce() -> Option<LeaseId>,
-    ) -> Result<Answer, StoreError> {
-        let mut answer = self.check(facts, scope).await?;
+    ) -> Result<Box<Answer>, StoreError> {
+        let mut answer = Box::new(self.unasked());
+        self.check_into(&mut answer, facts, scope).await?;
         self.await_report(&mut answer, nonce).await;
         Ok(answer)
     }

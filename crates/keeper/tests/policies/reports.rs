@@ -59,7 +59,7 @@ fn check(keeper: &TestKeeper, attributes: &[(&str, &str)]) -> Answer {
         attributes,
         ..Facts::default()
     };
-    at_once(keeper.check_for_report(&facts, Scope::All, || Some(nonce()))).unwrap()
+    *at_once(keeper.check_for_report(&facts, Scope::All, || Some(nonce()))).unwrap()
 }
 
 fn login(keeper: &TestKeeper, user: &str) -> Answer {

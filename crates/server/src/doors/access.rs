@@ -18,7 +18,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use http::{HeaderMap, Request, Version, header};
+use http::request::Parts;
+use http::{HeaderMap, Version, header};
 use ratekeeper_policy::AdminWrites;
 
 use super::facts::host;
@@ -177,14 +178,14 @@ fn is_loopback(host: &str) -> bool {
 
 /// Refuses the requests that RFC 9112 says to refuse: HTTP/1.1 without a `Host`, and any with
 /// several.
-pub(crate) fn one_host<B>(request: &Request<B>) -> Result<(), Problem> {
-    let mut hosts = request.headers().get_all(header::HOST).iter();
+pub(crate) fn one_host(head: &Parts) -> Result<(), Problem> {
+    let mut hosts = head.headers.get_all(header::HOST).iter();
     let (first, second) = (hosts.next(), hosts.next());
-    let fits = second.is_none() && (first.is_some() || request.version() != Version::HTTP_11);
+    let fits = second.is_none() && (first.is_some() || head.version != Version::HTTP_11);
     if fits {
         return Ok(());
     }
-    let count = request.headers().get_all(header::HOST).iter().count();
+    let count = head.headers.get_all(header::HOST).iter().count();
     let detail = format!("the request has {count} `Host` lines; expected exactly one");
     Err(Problem::new(AMBIGUOUS, detail))
 }

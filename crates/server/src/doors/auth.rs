@@ -65,8 +65,7 @@ struct Original<'a> {
 /// `/v1/auth`, any method; the body is not read.
 pub(super) async fn auth<C: Clock + 'static>(call: RouteCall<'_, C>) -> CallResult {
     let (shared, caller) = (call.shared, call.caller);
-    let (parts, _unread) = call.request.into_parts();
-    let parts = &parts;
+    let parts = call.head;
     let peer = caller.address.ip().to_canonical();
     let path = parts.uri.path();
     let behind = path.strip_prefix(PREFIX).unwrap_or_default();
@@ -76,12 +75,10 @@ pub(super) async fn auth<C: Clock + 'static>(call: RouteCall<'_, C>) -> CallResu
         AuthOptions::default()
     };
     let cookies = joined_cookies(&parts.headers);
-    let headers: SmallVec<[(&str, &[u8]); 24]> = parts
-        .headers
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_bytes()))
-        .chain(cookies.iter().map(|line| ("cookie", line.as_slice())))
-        .collect();
+    let fields = parts.headers.iter();
+    let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
+    let mut headers = SmallVec::<[(&str, &[u8]); 24]>::new(); // not collected, which moves its room
+    headers.extend(fields.chain(cookies.iter().map(|line| ("cookie", line.as_slice()))));
     let policy = shared.keeper.look_at_policy();
     let original = if policy.client_ip.trusts(peer) {
         original(parts, behind)?

@@ -7,9 +7,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header;
+use http::{HeaderMap, header};
 use http_body_util::BodyExt;
-use hyper::Request;
 use hyper::body::Body as _;
 use tokio::time::timeout;
 
@@ -27,16 +26,17 @@ pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Returns the whole body. A body that came in one piece is not copied; others count against
 /// `budget` until the bytes are dropped.
 pub(crate) async fn read(
-    request: Request<RequestBody>,
+    headers: &HeaderMap,
+    body: RequestBody,
     max: usize,
     budget: &Arc<BodyBudget>,
 ) -> Result<Bytes, Problem> {
-    let announced = request.headers().get(header::CONTENT_LENGTH);
+    let announced = headers.get(header::CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > max) {
         return Err(too_large(max));
     }
-    let mut whole = pin!(collect(request.into_body(), max, budget));
+    let mut whole = pin!(collect(body, max, budget));
     // Nearly always all of it came with the head, and no timer is needed.
     if let Poll::Ready(read) = poll_fn(|context| Poll::Ready(whole.as_mut().poll(context))).await {
         return read;

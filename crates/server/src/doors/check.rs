@@ -228,7 +228,7 @@ pub(super) enum CheckCall {
 async fn decide<C: Clock>(
     shared: &ServiceContext<C>,
     check: &Check<'_>,
-) -> Result<Answer, Problem> {
+) -> Result<Box<Answer>, Problem> {
     let answer = ask(shared, check, CheckCall::Check).await?;
     let id = check.request_id();
     shared.record(Protocol::Http, check.logged(id.as_ref()), &answer);
@@ -239,26 +239,21 @@ pub(super) async fn ask<C: Clock>(
     shared: &ServiceContext<C>,
     check: &Check<'_>,
     what: CheckCall,
-) -> Result<Answer, Problem> {
+) -> Result<Box<Answer>, Problem> {
     let policy = shared.keeper.look_at_policy();
     known(&policy, check)?;
     let request = &*check.request;
-    let headers: SmallVec<[(&str, &[u8]); 8]> = request
-        .headers
-        .iter()
-        .map(|(name, value)| (&**name, value.as_bytes()))
-        .collect();
-    let attributes: SmallVec<[(&str, &str); 8]> = check
-        .attributes
-        .iter()
-        .map(|(name, value)| (&**name, &**value))
-        .collect();
+    // None is collected, which would move its room.
+    let mut headers = SmallVec::<[(&str, &[u8]); 8]>::new();
+    let fields = request.headers.iter();
+    headers.extend(fields.map(|(name, value)| (&**name, value.as_bytes())));
+    let mut attributes = SmallVec::<[(&str, &str); 8]>::new();
+    let fields = check.attributes.iter();
+    attributes.extend(fields.map(|(name, value)| (&**name, &**value)));
     let asked = check.descriptor.as_deref();
-    let entries: SmallVec<[(&str, &str); 8]> = asked
-        .iter()
-        .flat_map(|asked| &asked.entries.0)
-        .map(|entry| (&*entry.key, &*entry.value))
-        .collect();
+    let mut entries = SmallVec::<[(&str, &str); 8]>::new();
+    let fields = asked.iter().flat_map(|asked| &asked.entries.0);
+    entries.extend(fields.map(|entry| (&*entry.key, &*entry.value)));
     let names: SmallVec<[&str; 4]> = check.names().map(|name| &**name).collect();
     let (path, query) = facts::target(&request.path, &request.query);
     let host = facts::host(&request.host);
@@ -293,10 +288,10 @@ pub(super) async fn ask<C: Clock>(
     let keeper = &shared.keeper;
     let answer = match what {
         CheckCall::Check => keeper.check_for_report(&facts, scope, new_nonce).await,
-        CheckCall::Acquire(lease) => keeper.acquire(&facts, scope, lease).await,
-        CheckCall::Peek => keeper.peek(&facts, scope).await,
-        CheckCall::Refund => keeper.refund(&facts, scope).await,
-        CheckCall::Reset => keeper.reset(&facts, scope).await,
+        CheckCall::Acquire(lease) => keeper.acquire(&facts, scope, lease).await.map(Box::new),
+        CheckCall::Peek => keeper.peek(&facts, scope).await.map(Box::new),
+        CheckCall::Refund => keeper.refund(&facts, scope).await.map(Box::new),
+        CheckCall::Reset => keeper.reset(&facts, scope).await.map(Box::new),
     };
     answer.map_err(|error| store_down(&error))
 }

@@ -3,7 +3,8 @@
 use std::convert::identity;
 use std::sync::Arc;
 
-use http::{Request, Response, StatusCode};
+use http::request::Parts;
+use http::{Response, StatusCode};
 use ratekeeper::Clock;
 
 use super::CallResult;
@@ -28,9 +29,14 @@ pub(crate) struct HttpDoor<C>(pub(crate) Arc<ServiceContext<C>>);
 impl<C: Clock + 'static> Handle for HttpDoor<C> {
     type Body = Reply;
 
-    async fn handle(&self, caller: Caller<'_>, request: Request<RequestBody>) -> Response<Reply> {
+    async fn handle(
+        &self,
+        caller: Caller<'_>,
+        head: &mut Parts,
+        body: RequestBody,
+    ) -> Response<Reply> {
         let shared = &self.0;
-        let answered = answer(shared, caller, request).await;
+        let answered = answer(shared, caller, head, body).await;
         answered.unwrap_or_else(|problem| {
             let metrics = &shared.observers.metrics;
             metrics.request(Protocol::Http, RequestResult::Error);
@@ -42,11 +48,12 @@ impl<C: Clock + 'static> Handle for HttpDoor<C> {
 async fn answer<C: Clock + 'static>(
     shared: &Arc<ServiceContext<C>>,
     caller: Caller<'_>,
-    request: Request<RequestBody>,
+    head: &Parts,
+    body: RequestBody,
 ) -> CallResult {
-    one_host(&request)?;
-    let route = routes::find(HTTP_ROUTES, "http", &request).map_err(|no| no.problem)?;
-    let headers = request.headers();
+    one_host(head)?;
+    let route = routes::find(HTTP_ROUTES, "http", head).map_err(|no| no.problem)?;
+    let headers = &head.headers;
     match route.right {
         Right::Probe => {}
         Right::Read => not_a_page(headers)?,
@@ -59,7 +66,8 @@ async fn answer<C: Clock + 'static>(
         shared,
         caller,
         route,
-        request,
+        head,
+        body,
     };
     routed(call).await
 }

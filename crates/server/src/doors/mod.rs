@@ -36,6 +36,7 @@ use crate::serve::listener::Reply;
 pub(crate) type CallResult = Result<Response<Reply>, Problem>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+static X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static(names::X_RATELIMIT_LIMIT);
 
 pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Reply> {
     let mut response = Response::new(Full::new(body.into()));
@@ -53,7 +54,7 @@ pub(crate) fn empty(status: StatusCode) -> Response<Reply> {
 /// Adds the header fields that describe its limits to a client.
 fn put_fields(headers: &mut HeaderMap, answer: &Answer) {
     // Those of an application are kept: only `RateLimit` and `RateLimit-Policy` are lists.
-    let has_own = headers.contains_key(names::X_RATELIMIT_LIMIT);
+    let has_own = headers.contains_key(&X_RATELIMIT_LIMIT);
     answer.put_header_fields(|name, value| {
         if has_own && name.starts_with("x-ratelimit-") {
             return;

@@ -27,12 +27,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
-use hyper::body::Body as _;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use ratekeeper::tower::{ByPolicy, Decided, MAX_INSPECTED_BODY, RequestGuard};
 use ratekeeper::{Answer, KeyedLimiter, Report, Timer};
 use ratekeeper_gateway::{
-    ClientScheme, Forwarded, GatewayClient, RequestIds, Trust, Tunnel, X_REQUEST_ID, examine,
+    ClientScheme, ForwardRequest, Forwarded, GatewayClient, RequestIds, Trust, Tunnel,
+    X_REQUEST_ID, examine,
 };
 use ratekeeper_policy::ProxySettings;
 use ratekeeper_store::AnyStore;
@@ -58,7 +58,7 @@ use crate::serve::request_body::RequestBody;
 use crate::{Event, StartError};
 
 /// The usual field of the client's address, which the gateway knows.
-const FORWARDED_FOR: &str = "x-forwarded-for";
+static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const READY_PATH: &str = "/.well-known/ratekeeper/ready"; // for balancers; meets no limit
 
 /// The decision about a request, and what it holds; nothing for a preflight.
@@ -165,13 +165,13 @@ impl<C: Timer + 'static> ProxyDoor<C> {
     async fn handle(
         &self,
         caller: Caller<'_>,
-        request: Request<RequestBody>,
+        parts: &mut Parts,
+        body: RequestBody,
     ) -> Response<ProxyBody> {
-        if request.uri().path() == READY_PATH {
+        if parts.uri.path() == READY_PATH {
             return readiness(&self.shared.readiness).map(ProxyBody::from);
         }
-        let (parts, body) = request.into_parts();
-        let mut line = self.line(caller, &parts);
+        let mut line = self.line(caller, parts);
         let response = self.serve(caller, parts, body, line.as_mut()).await;
         match line {
             Some(line) => ProxyBody::logged(response, line),
@@ -182,17 +182,17 @@ impl<C: Timer + 'static> ProxyDoor<C> {
     async fn serve(
         &self,
         caller: Caller<'_>,
-        mut parts: Parts,
+        parts: &mut Parts,
         body: RequestBody,
         mut line: Option<&mut Box<AccessLine>>,
     ) -> Response<ProxyBody> {
         let in_flight = InFlight::begin(caller.pulse);
-        if let Err(malformed) = examine(&mut parts) {
+        if let Err(malformed) = examine(parts) {
             let id = self.ids.next();
             if let Some(line) = line {
                 line.id(&id);
             }
-            return self.closing(&malformed, &parts, id);
+            return self.closing(&malformed, parts, id);
         }
         self.remove_lookalikes(&mut parts.headers);
         let client = self.client(caller, &parts.headers);
@@ -201,14 +201,14 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         if let Some(line) = &mut line {
             line.id(&id);
         }
-        let body = match self.inspect(caller, &mut parts, body).await {
+        let body = match self.inspect(caller, parts, body).await {
             Ok(body) => body,
             Err(problem) => return self.problem(*problem, &parts.headers, id),
         };
-        let admitted = if body.is_end_stream() && self.is_preflight(&parts) {
-            self.admit_preflight(caller, &parts, &id).await
+        let admitted = if body.is_none() && self.is_preflight(parts) {
+            Box::pin(self.admit_preflight(caller, parts, &id)).await
         } else {
-            self.admit(caller, &parts, &id, line.as_deref_mut()).await
+            self.admit(caller, parts, &id, line.as_deref_mut()).await
         };
         let (answer, guard) = match admitted {
             Ok(admitted) => admitted,
@@ -219,16 +219,17 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             parts.headers.insert(header::ACCEPT_ENCODING, plain);
         }
         let kept = refusal::kept_fields(&parts.headers);
-        let upstream = self.upstreams.of_request(&parts, answer.as_deref());
+        let upstream = self.upstreams.of_request(parts, answer.as_deref());
         let left_percent =
-            upstream.left_percent(|first| self.limits.has_priority(first, &parts, caller.address));
+            upstream.left_percent(|first| self.limits.has_priority(first, &*parts, caller.address));
+        let mut request = ForwardRequest::new(parts, client, id.clone());
+        request.body = body;
+        request.left_percent = left_percent;
         let forwarding = Forwarding {
             gateway: Arc::clone(&upstream.gateway),
-            client,
-            request: Request::from_parts(parts, body),
-            id: id.clone(),
+            version: parts.version,
+            request,
             lease: kept::shortest_lease(answer.as_deref()),
-            left_percent,
             guard,
         };
         let process = &self.shared.observers.metrics.process;
@@ -301,8 +302,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         id: &HeaderValue,
         line: Option<&mut Box<AccessLine>>,
     ) -> Result<Admitted, Box<Response<ProxyBody>>> {
-        let Decided { answer, guard } = self.limits.decide(parts, caller.address).await;
-        let mut answer = Box::new(answer); // large, and passed on several times
+        let Decided { mut answer, guard } = self.limits.decide(parts, caller.address).await;
         let headers = [(REQUEST_ID, id.as_bytes())];
         let request = LoggedRequest {
             method: parts.method.as_str(),
@@ -342,7 +342,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         let policy = self.shared.keeper.look_at_policy();
         let trusts = policy.client_ip.trusts(peer);
         let trust = if trusts { Trust::Proxy } else { Trust::Nothing };
-        let may_be_proxy = !trusts && is_private(peer) && headers.contains_key(FORWARDED_FOR);
+        let may_be_proxy = !trusts && is_private(peer) && headers.contains_key(&FORWARDED_FOR);
         if may_be_proxy && self.shared.first_untrusted(policy.version) {
             let text = format!(
                 "RK-W101: {peer} sends `{FORWARDED_FOR}` and is no trusted proxy, so all of its \
@@ -387,7 +387,7 @@ const fn is_private(peer: IpAddr) -> bool {
 /// Joins the connection of the client with that of the upstream, after the response.
 fn set_tunnel(
     caller: Caller<'_>,
-    tunnel: Tunnel,
+    tunnel: Box<Tunnel>,
     guard: Option<RequestGuard>,
     in_flight: InFlight,
 ) {

@@ -11,7 +11,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Request};
+use http::Method;
+use http::request::Parts;
 
 use super::access::Right;
 use super::body;
@@ -64,15 +65,15 @@ pub(crate) struct NoRoute {
 }
 
 /// Finds the row of a request in the table of a listener.
-pub(crate) fn find<B>(
+pub(crate) fn find(
     routes: &'static [ListenerRoute],
     listener: &'static str,
-    request: &Request<B>,
+    head: &Parts,
 ) -> Result<&'static ListenerRoute, NoRoute> {
-    let path = request.uri().path();
+    let path = head.uri.path();
     let mut rows = routes.iter().filter(|route| route.is_at(path));
     let all = rows.clone();
-    if let Some(route) = rows.find(|route| route.has(request.method())) {
+    if let Some(route) = rows.find(|route| route.has(&head.method)) {
         return Ok(route);
     }
     let Some(first) = all.clone().next() else {
@@ -97,26 +98,27 @@ pub(crate) struct RouteCall<'a, C> {
     pub(crate) shared: &'a Arc<ServiceContext<C>>,
     pub(crate) caller: Caller<'a>,
     pub(crate) route: &'static ListenerRoute,
-    pub(crate) request: Request<RequestBody>,
+    pub(crate) head: &'a Parts,
+    pub(crate) body: RequestBody,
 }
 
 impl<C> RouteCall<'_, C> {
     pub(crate) fn query(&self) -> &str {
-        self.request.uri().query().unwrap_or_default()
+        self.head.uri.query().unwrap_or_default()
     }
 
     /// Returns the part of the path for which the `*` of the route is.
     pub(crate) fn rest(&self) -> &str {
         let start = self.route.path.len().saturating_sub(1);
-        self.request.uri().path().get(start..).unwrap_or_default()
+        self.head.uri.path().get(start..).unwrap_or_default()
     }
 
     pub(crate) async fn body(self, max: usize) -> Result<Bytes, Problem> {
-        body::read(self.request, max, &self.shared.bodies).await
+        body::read(&self.head.headers, self.body, max, &self.shared.bodies).await
     }
 
     pub(crate) fn write(&self) -> WriteCall {
-        WriteCall::new(self.caller, &self.request)
+        WriteCall::new(self.caller, self.head)
     }
 }
 

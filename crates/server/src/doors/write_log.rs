@@ -9,7 +9,8 @@
 
 use std::net::SocketAddr;
 
-use http::{Method, Request};
+use http::Method;
+use http::request::Parts;
 
 use super::CallResult;
 use super::problem::shown;
@@ -25,10 +26,10 @@ pub(crate) struct WriteCall {
 }
 
 impl WriteCall {
-    pub(crate) fn new<B>(caller: Caller<'_>, request: &Request<B>) -> Self {
+    pub(crate) fn new(caller: Caller<'_>, head: &Parts) -> Self {
         Self {
-            method: request.method().clone(),
-            path: shown(request.uri().path()),
+            method: head.method.clone(),
+            path: shown(head.uri.path()),
             caller: caller.address,
         }
     }

@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
@@ -125,10 +126,13 @@ pub(crate) trait Handle: Send + Sync + 'static {
     /// Notes the error of a connection, to which hyper itself may have responded.
     fn failed(&self, _: &hyper::Error) {}
 
+    /// Answers a request. Its head is passed by reference, because each future that it is moved into
+    /// copies it.
     fn handle(
         &self,
         caller: Caller<'_>,
-        request: Request<RequestBody>,
+        head: &mut Parts,
+        body: RequestBody,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
@@ -317,8 +321,9 @@ async fn answer<H: Handle>(
         pulse: &shared.pulse,
         upgrade: &shared.upgrade,
     };
-    let request = RequestBody::of(request, &shared.pulse);
-    let mut response = shared.door.0.handle(caller, request).await;
+    let (mut head, body) = request.into_parts();
+    let body = RequestBody::of(&head, body, &shared.pulse);
+    let mut response = shared.door.0.handle(caller, &mut head, body).await;
     let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     if one_by_one && !switches && shared.last.load(Ordering::Relaxed) {
         let close = HeaderValue::from_static("close");

@@ -14,7 +14,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Version, header};
+use http::request::Parts;
+use http::{Version, header};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::runtime::Handle;
@@ -36,17 +37,16 @@ pub(crate) struct RequestBody {
 }
 
 impl RequestBody {
-    /// Returns a request with such a body. A stream of HTTP/2 ends by itself; and a client that
-    /// expects to be told to go on sends nothing.
-    pub(crate) fn of(request: Request<Incoming>, pulse: &Arc<Pulse>) -> Request<Self> {
-        let is_sent = request.version() < Version::HTTP_2
-            && !request.body().is_end_stream()
-            && !request.headers().contains_key(header::EXPECT);
-        let unread = is_sent.then(|| Arc::clone(pulse));
-        request.map(|body| Self {
+    /// Returns the body of a request with this head. A stream of HTTP/2 ends by itself; and a client
+    /// that expects to be told to go on sends nothing.
+    pub(crate) fn of(head: &Parts, body: Incoming, pulse: &Arc<Pulse>) -> Self {
+        let is_sent = head.version < Version::HTTP_2
+            && !body.is_end_stream()
+            && !head.headers.contains_key(header::EXPECT);
+        Self {
             body: Some(body),
-            unread,
-        })
+            unread: is_sent.then(|| Arc::clone(pulse)),
+        }
     }
 }
 

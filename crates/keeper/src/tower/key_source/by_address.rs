@@ -145,9 +145,11 @@ pub(crate) type HeaderFields<'a> = SmallVec<[(&'a str, &'a [u8]); 24]>;
 
 #[inline]
 pub(crate) fn fields(head: RequestHead<'_>) -> HeaderFields<'_> {
-    let fields = head.headers.iter();
-    let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
-    fields.collect()
+    let each = head.headers.iter();
+    let each = each.map(|(name, value)| (name.as_str(), value.as_bytes()));
+    let mut fields = HeaderFields::new(); // not collected, which moves its room
+    fields.extend(each);
+    fields
 }
 
 /// Returns the address of the client behind trusted proxies.

@@ -19,7 +19,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ratekeeper_core::{Lend, Mode, Nanos, Permits, Time};
+use ratekeeper_core::{Lend, Mode, Nanos, Permits};
 use ratekeeper_policy::{BodyFields, Charges, Facts, KeyPart, MissingKey, Policy, Priority, Rule};
 use ratekeeper_store::{MemoryStore, Store};
 use smallvec::SmallVec;
@@ -104,20 +104,25 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     /// Decides about a request whose connection comes from `peer`: charges its rates and takes its
     /// permits, all or none. If the store cannot answer, the `on_store_error` of each limit decides.
     pub async fn decide<'h>(&self, head: impl Into<RequestHead<'h>>, peer: SocketAddr) -> Decided {
-        let asked = self.question(head.into(), None, Some(peer));
+        let mut answer = Box::new(self.keeper.unasked());
+        self.put_charges(head.into(), None, Some(peer), &mut answer);
         if self.keeper.store().answers_at_once()
-            && let Some(admitted) = poll_once(self.keeper.admit(&asked))
+            && let Some(admitted) = poll_once(self.keeper.admit(&answer))
         {
-            return self.decided(asked, admitted);
+            let guard = self.decided(&mut answer, admitted);
+            return Decided { answer, guard };
         }
-        if !list(&asked.charges, &asked.policy).iter().any(lends) {
-            let admitted = self.keeper.admit(&asked).await;
-            return self.decided(asked, admitted);
+        if !list(&answer.charges, &answer.policy).iter().any(lends) {
+            // Apart: the future of a request is small without the question to a store far away.
+            let admitted = Box::pin(self.keeper.admit(&answer)).await;
+            let guard = self.decided(&mut answer, admitted);
+            return Decided { answer, guard };
         }
         let gate = self.clone();
         completed(async move {
-            let admitted = gate.keeper.admit(&asked).await;
-            gate.decided(asked, admitted)
+            let admitted = gate.keeper.admit(&answer).await;
+            let guard = gate.decided(&mut answer, admitted);
+            Decided { answer, guard }
         })
         .await
     }
@@ -157,41 +162,33 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         self.with_facts(head, None, peer, |facts| policy.needs_body(facts, wall))
     }
 
-    /// Returns the charges of a request, or its refusal, if a limit counts by an address that the
-    /// server did not provide.
+    /// Returns the charges of a request, not decided yet, or its refusal, if a limit counts by an
+    /// address that the server did not provide.
     #[inline]
-    fn charges(
-        &self,
-        head: RequestHead<'_>,
-        cost: Option<Permits>,
-    ) -> Result<StoreQuestion, Denial> {
+    fn charges(&self, head: RequestHead<'_>, cost: Option<Permits>) -> Result<Answer, Denial> {
         let peer = self.peer.find(head.extensions);
-        let asked = self.question(head, cost, peer);
+        let mut answer = self.keeper.unasked();
+        self.put_charges(head, cost, peer, &mut answer);
         if peer.is_none()
-            && let Some(rule) = counts_without_address(&asked.policy, &asked.charges)
+            && let Some(rule) = counts_without_address(&answer.policy, &answer.charges)
         {
             return Err(self.without_address(rule));
         }
-        Ok(asked)
+        Ok(answer)
     }
 
-    /// Returns the charges of a request: its limits, keys and cost.
+    /// Finds the charges of a request: its limits, keys and cost.
     #[inline]
-    fn question(
+    fn put_charges(
         &self,
         head: RequestHead<'_>,
         cost: Option<Permits>,
         peer: Option<SocketAddr>,
-    ) -> StoreQuestion {
-        let now = self.keeper.clock().now();
-        let (policy, charges) = self.with_facts(head, cost, peer, |facts| {
-            self.keeper.charges(facts, Scope::All, now)
+        answer: &mut Answer,
+    ) {
+        self.with_facts(head, cost, peer, |facts| {
+            self.keeper.put_charges(facts, Scope::All, answer);
         });
-        StoreQuestion {
-            policy,
-            charges,
-            now,
-        }
     }
 
     /// Calls `decide` with the facts about a request.
@@ -246,7 +243,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     }
 
     #[inline]
-    fn decided(&self, asked: StoreQuestion, admitted: Admitted) -> Decided {
+    fn decided(&self, answer: &mut Answer, admitted: Admitted) -> RequestGuard {
         let Admitted {
             decisions,
             lease,
@@ -255,28 +252,27 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
         if let (Some(error), Some(callback)) = (error, &self.on_store_error) {
             callback(&error);
         }
-        let mut answer = Answer::new(asked.policy, asked.charges, decisions, asked.now);
+        answer.set(decisions);
         answer.lease = lease;
         let corrections = Corrections {
             keeper: Arc::clone(&self.keeper),
             on_store_error: self.on_store_error.clone(),
             max_inspected_response: self.max_inspected_response,
         };
-        let reporter = corrections.reporter(&answer);
+        let reporter = corrections.reporter(answer);
         if reporter.is_some() {
-            self.keeper.reservations().begin(&mut answer);
+            self.keeper.reservations().begin(answer);
         }
-        let guard = RequestGuard {
+        RequestGuard {
             hold: self.ledger.hold(answer.permits()),
             reporter,
             costs: None,
-        };
-        Decided { answer, guard }
+        }
     }
 
     #[inline]
-    fn ruling(&self, asked: StoreQuestion, admitted: Admitted) -> Ruling {
-        let Decided { answer, guard } = self.decided(asked, admitted);
+    fn ruling(&self, mut answer: Answer, admitted: Admitted) -> Ruling {
+        let guard = self.decided(&mut answer, admitted);
         let RequestGuard { hold, reporter, .. } = guard;
         let fields = FieldsToSend::by(&answer);
         if !answer.allowed() || answer.shadow_denials().next().is_some() {
@@ -300,20 +296,20 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
 impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
     /// There is no line: the answer contains how long a request is held back.
     fn ask(&self, head: RequestHead<'_>, cost: Option<Permits>, _: Nanos) -> Asked {
-        let asked = match self.charges(head, cost) {
-            Ok(asked) => asked,
+        let answer = match self.charges(head, cost) {
+            Ok(unasked) => unasked,
             Err(denial) => return Asked::Now(Ruling::Denied(Box::new(Denied::unasked(denial)))),
         };
         if self.keeper.store().answers_at_once()
-            && let Some(admitted) = poll_once(self.keeper.admit(&asked))
+            && let Some(admitted) = poll_once(self.keeper.admit(&answer))
         {
-            return Asked::Now(self.ruling(asked, admitted));
+            return Asked::Now(self.ruling(answer, admitted));
         }
-        let lends = list(&asked.charges, &asked.policy).iter().any(lends);
+        let lends = list(&answer.charges, &answer.policy).iter().any(lends);
         let gate = self.clone();
         let asking = async move {
-            let admitted = gate.keeper.admit(&asked).await;
-            gate.ruling(asked, admitted)
+            let admitted = gate.keeper.admit(&answer).await;
+            gate.ruling(answer, admitted)
         };
         Asked::Later(if lends {
             completed(asking)
@@ -339,29 +335,18 @@ fn counts_without_address<'a>(policy: &'a Policy, charges: &Charges) -> Option<&
     })
 }
 
-/// The question to a store about a request.
-struct StoreQuestion {
-    policy: Arc<Policy>,
-    charges: Charges,
-    now: Time,
-}
-
 impl<S: Store, C: Clock> Keeper<S, C> {
     /// Charges the rates that match and takes permits, all or none; if the store cannot answer,
     /// follows the limits' settings for that case.
-    async fn admit(&self, asked: &StoreQuestion) -> Admitted {
-        let StoreQuestion {
-            policy,
-            charges,
-            now,
-        } = asked;
-        let list = list(charges, policy);
+    async fn admit(&self, unasked: &Answer) -> Admitted {
+        let (charges, now) = (&unasked.charges, unasked.decided_at());
+        let list = list(charges, &unasked.policy);
         if !refused_at_once(charges) {
-            return admit(self.store(), &list, *now).await;
+            return admit(self.store(), &list, now).await;
         }
         let lease = list.iter().any(lends).then(new_lease);
         let lend = lease.map_or(Lend::Nothing, Lend::To);
-        let result = self.refused_unasked(&list, lend, *now).await;
+        let result = self.refused_unasked(&list, lend, now).await;
         let mut admitted = Admitted::of(result, lease, &list);
         admitted.decisions.admitted = false;
         admitted

@@ -49,8 +49,8 @@ const USUAL_FIELDS: usize = 3;
 /// ```
 #[derive(Debug)]
 pub struct Decided {
-    /// The decisions of the limits.
-    pub answer: Answer,
+    /// The decisions of the limits: boxed, because they are large.
+    pub answer: Box<Answer>,
     /// The permits of the request, and the charges that its result corrects.
     pub guard: RequestGuard,
 }

@@ -50,7 +50,7 @@ async fn check(process: &Process, nonce: u8) -> Answer {
     let answer = process
         .check_for_report(&facts, Scope::All, || Some(nonce))
         .await;
-    answer.unwrap()
+    *answer.unwrap()
 }
 
 async fn left(process: &Process) -> u64 {

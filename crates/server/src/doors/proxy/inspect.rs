@@ -10,6 +10,7 @@ use http::request::Parts;
 use hyper::body::Body;
 use ratekeeper::Timer;
 use ratekeeper::tower::InspectedBody;
+use ratekeeper_gateway::ClientBody;
 use tokio::time::timeout;
 
 use super::ProxyDoor;
@@ -21,14 +22,14 @@ use crate::serve::listener::Caller;
 use crate::serve::request_body::RequestBody;
 
 impl<C: Timer + 'static> ProxyDoor<C> {
-    /// Returns the body of a request. If a limit counts by it, its beginning is read, and the whole
-    /// of a short one stands in the extensions of the request.
+    /// Returns the body of a request, if it has one. If a limit counts by it, its beginning is read,
+    /// and the whole of a short one stands in the extensions of the request.
     pub(super) async fn inspect(
         &self,
         caller: Caller<'_>,
         parts: &mut Parts,
         body: RequestBody,
-    ) -> Result<InspectedBody<RequestBody>, Box<Problem>> {
+    ) -> Result<Option<ClientBody>, Box<Problem>> {
         let stated = body.size_hint().lower();
         let max = match stated {
             0 => 0, // the route is chosen for a length only
@@ -38,10 +39,10 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             let problem = Problem::new(TOO_LARGE, too_large(max));
             return Err(Box::new(self.unread(problem)));
         }
-        let mut body = InspectedBody::new(body);
         if !self.limits.needs_body(&*parts, caller.address) {
-            return Ok(body);
+            return Ok(client_body(body));
         }
+        let mut body = InspectedBody::new(body);
         let mut held = self.shared.bodies.hold();
         let max = self.max_inspected_body;
         if let Err(problem) = read(&mut body, max, &mut held).await {
@@ -51,7 +52,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         if let Some(whole) = body.whole(max) {
             parts.extensions.insert(whole);
         }
-        Ok(body)
+        Ok(client_body(body))
     }
 
     /// Counts a request whose limits were not asked.
@@ -60,6 +61,13 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         metrics.request(Protocol::Proxy, RequestResult::Error);
         problem
     }
+}
+
+/// Returns a body as the gateway takes it; `None` if it is empty.
+fn client_body(
+    body: impl Body<Data = Bytes, Error = hyper::Error> + Send + 'static,
+) -> Option<ClientBody> {
+    (!body.is_end_stream()).then(|| Box::pin(body) as ClientBody)
 }
 
 /// Returns the reason why a longer body is refused.

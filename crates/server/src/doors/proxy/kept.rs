@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Version};
+use http::Version;
 use ratekeeper::Answer;
-use ratekeeper::tower::{InspectedBody, RequestGuard};
+use ratekeeper::tower::RequestGuard;
 use ratekeeper_gateway::{
-    ForwardError, Forwarded, Gateway, GatewayClient, InterimReceiver, KeptRequest,
+    ForwardError, ForwardRequest, Forwarded, Gateway, InterimReceiver, KeptRequest,
 };
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -27,20 +27,16 @@ use tokio::time::timeout;
 use crate::observe::metrics::Process;
 use crate::serve::listener::Caller;
 use crate::serve::pulse::Pulse;
-use crate::serve::request_body::RequestBody;
 
 type Response = Pin<Box<dyn Future<Output = Result<Forwarded, ForwardError>> + Send>>;
 
 /// A request that has passed its limits.
 pub(super) struct Forwarding {
     pub(super) gateway: Arc<Gateway>,
-    pub(super) client: GatewayClient,
-    pub(super) request: Request<InspectedBody<RequestBody>>,
-    pub(super) id: HeaderValue,
+    pub(super) version: Version,
+    pub(super) request: Box<ForwardRequest>,
     /// The shortest lease of its permits; `None` if it has none.
     pub(super) lease: Option<Duration>,
-    /// Part of the adaptive limit that it leaves to others.
-    pub(super) left_percent: u32,
     pub(super) guard: Option<RequestGuard>,
 }
 
@@ -48,41 +44,37 @@ impl Forwarding {
     /// Forwards a request, and passes its interim responses on before it returns. One with permits
     /// keeps them while the application is at work.
     pub(super) async fn send(
-        mut self,
+        self,
         caller: Caller<'_>,
         process: &Arc<Process>,
     ) -> (Result<Forwarded, ForwardError>, Option<RequestGuard>) {
-        let interim = interim(caller.pulse, self.request.version()).await;
+        let Self {
+            gateway,
+            version,
+            mut request,
+            lease,
+            guard,
+        } = self;
+        request.interim = interim(caller.pulse, version).await;
         let waits = caller.pulse.hold_back();
-        let (lease, guard) = (self.lease, self.guard.take());
-        let forwarded = if lease.is_some() || self.gateway.concurrency().is_some() {
-            let response = self.gateway.response_timeout();
-            let request = KeptRequest::default();
+        let forwarded = if lease.is_some() || gateway.concurrency().is_some() {
+            let response = gateway.response_timeout();
+            let at_work = KeptRequest::default();
+            request.kept = Some(at_work.clone());
             let kept = Kept {
-                forwarding: Some(Box::pin(self.run(interim, Some(request.clone())))),
-                request,
+                forwarding: Some(Box::pin(async move { gateway.forward(request).await })),
+                request: at_work,
                 guard,
                 longest: lease.map_or(response, |lease| lease.min(response)),
                 process: Arc::clone(process),
             };
             kept.response().await
         } else {
-            (self.run(interim, None).await, guard)
+            (gateway.forward(request).await, guard)
         };
         drop(waits);
         caller.pulse.interim.end().await;
         forwarded
-    }
-
-    async fn run(
-        self,
-        interim: Option<InterimReceiver>,
-        kept: Option<KeptRequest>,
-    ) -> Result<Forwarded, ForwardError> {
-        let (client, request, id) = (self.client, self.request, self.id);
-        self.gateway
-            .forward(client, request, id, interim, kept, self.left_percent)
-            .await
     }
 }
 

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use http::{Request, Response};
+use http::Response;
+use http::request::Parts;
 use ratekeeper::Timer;
 use ratekeeper_policy::{ProxySettings, Settings, UpstreamUrl};
 use tokio::net::TcpStream;
@@ -169,10 +170,11 @@ impl<C: Timer + 'static> Handle for Arc<ProxyListener<C>> {
     async fn handle(
         &self,
         caller: Caller<'_>,
-        request: Request<RequestBody>,
+        head: &mut Parts,
+        body: RequestBody,
     ) -> Response<ProxyBody> {
         let door = self.current.load_full();
-        door.handle(caller, request).await
+        door.handle(caller, head, body).await
     }
 }
 

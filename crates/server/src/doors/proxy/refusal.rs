@@ -93,12 +93,11 @@ pub(super) fn of_problem(
 
 /// Returns the fields of a request that decide the form of our own response to it.
 pub(super) fn kept_fields(request: &HeaderMap) -> KeptFields {
-    let names = [header::ORIGIN, header::ACCEPT, header::CONTENT_TYPE];
-    let each = names.into_iter().flat_map(|name| {
-        let values = request.get_all(&name).into_iter().cloned();
-        values.map(move |value| (name.clone(), value))
-    });
-    each.collect()
+    const KEPT: [HeaderName; 3] = [header::ORIGIN, header::ACCEPT, header::CONTENT_TYPE];
+    let each = request.iter().filter(|(name, _)| KEPT.contains(name));
+    let mut kept = KeptFields::new(); // not collected, which moves its room
+    kept.extend(each.map(|(name, value)| (name.clone(), value.clone())));
+    kept
 }
 
 /// Gives a response the form that its client reads; it has that of a problem.

@@ -289,7 +289,7 @@ impl<S: Store> Door for OfKeeper<'_, S> {
             let asking = self.keeper.check_for_report(facts, Scope::All, nonce);
             wait(self.runtime, asking).unwrap()
         });
-        answer.allowed().then_some(answer)
+        answer.allowed().then_some(*answer)
     }
 
     /// Twice: the second report changes nothing.
