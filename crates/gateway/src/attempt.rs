@@ -4,6 +4,7 @@ use http::{Method, Request};
 
 use crate::address::ConnectionOrigin;
 use crate::error::{ForwardError, UpstreamFailure};
+use crate::outgoing::Form;
 use crate::upload::UploadBody;
 
 pub(crate) type UpstreamRequest = Request<UploadBody>;
@@ -23,6 +24,16 @@ pub(crate) enum SendError {
 }
 
 impl SendError {
+    /// Returns true if the address has not begun to process the request, and may be asked again.
+    pub(crate) fn is_unprocessed(&self, form: &Form) -> bool {
+        match self {
+            Self::GoAway | Self::Refused => true,
+            // It waited for a stream of a connection that others used up.
+            Self::Unsent(_) => *form != Form::Http1,
+            Self::Broken(_) | Self::End(_) => false,
+        }
+    }
+
     /// Returns true if the address failed. A connection that was idle may have been closed meanwhile,
     /// as servers do, and the client may be at fault.
     pub(crate) fn is_fault(&self, came: ConnectionOrigin) -> bool {

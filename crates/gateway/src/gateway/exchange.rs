@@ -23,6 +23,11 @@ use crate::outgoing::{Form, copy, fit, prepare_response};
 use crate::tunnel::Tunnel;
 use crate::upload::{Stage, Upload, in_time};
 
+/// Maximum number of times that addresses are asked again which did not begin to process a request.
+/// On a connection that serves only some requests, those that wait for a stream may find it used up
+/// several times in a row.
+const MAX_UNPROCESSED: u8 = 4;
+
 impl Gateway {
     /// Sends a request, again if that is safe, until a response comes; its connection is then in
     /// `leased`.
@@ -46,11 +51,11 @@ impl Gateway {
         } else {
             Wanted::Any
         };
-        let mut was_unprocessed = false;
+        let mut unprocessed_times = 0;
         // The first attempt that may have reached an address names the failure.
         let mut failure = ForwardError::from(UpstreamFailure::Refused);
-        // At most one attempt on an idle connection, and one on a new one for each address, and one
-        // more for an address that did not begin to process the request.
+        // At most one attempt on an idle connection, and one on a new one for each address, and some
+        // more for addresses that did not begin to process the request.
         while let Some(index) = self.choose(turn, failed, now) {
             let address = &self.addresses[index];
             passage.goes_to(index);
@@ -91,7 +96,7 @@ impl Gateway {
             if sent.as_ref().is_err_and(|why| why.is_fault(came)) {
                 lease.fail(self.now());
             }
-            let is_unprocessed = matches!(sent, Err(SendError::GoAway | SendError::Refused));
+            let is_unprocessed = sent.as_ref().is_err_and(|why| why.is_unprocessed(&form));
             if let Err(SendError::Broken(why)) = &sent {
                 failure = (*why).into();
             } else if !failure.was_sent() {
@@ -130,11 +135,11 @@ impl Gateway {
             *leased = None; // its room may be the last
             // Other idle connections may be as old.
             origin = ConnectionOrigin::New;
-            // Once, the address that did not begin to process the request is asked again.
-            if came == ConnectionOrigin::New && (!is_unprocessed || was_unprocessed) {
+            let is_asked_again = is_unprocessed && unprocessed_times < MAX_UNPROCESSED;
+            if came == ConnectionOrigin::New && !is_asked_again {
                 failed |= 1 << index;
             }
-            was_unprocessed |= is_unprocessed;
+            unprocessed_times += u8::from(is_unprocessed);
         }
         Err(failure)
     }

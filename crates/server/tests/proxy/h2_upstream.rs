@@ -342,14 +342,16 @@ fn requests_share_connections_up_to_the_streams_that_the_upstream_allows() {
 
 #[test]
 fn requests_that_were_not_processed_are_sent_again() {
-    // By a GOAWAY that does not cover them.
-    let upstream = Http2Upstream::start_after(1, None, Builder::new(), serve(echo));
-    let proxy = Proxy::start_at(&[upstream.url("h2c")], "", OPEN);
-    runtime().block_on(async {
-        let client = client(&proxy).await;
-        assert_eq!(status(&client, "POST").await, 200);
-    });
-    assert_eq!(upstream.connections(), 2);
+    // By a GOAWAY that does not cover them, of so many connections in a row.
+    for (goes_away, answer, connections) in [(1, 200, 2), (4, 200, 5), (9, 502, 5)] {
+        let upstream = Http2Upstream::start_after(goes_away, None, Builder::new(), serve(echo));
+        let proxy = Proxy::start_at(&[upstream.url("h2c")], "", OPEN);
+        runtime().block_on(async {
+            let client = client(&proxy).await;
+            assert_eq!(status(&client, "POST").await, answer);
+        });
+        assert_eq!(upstream.connections(), connections, "{goes_away}");
+    }
 
     // By a stream that is refused, once.
     let count = Arc::new(AtomicUsize::new(0));
