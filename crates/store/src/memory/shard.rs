@@ -7,6 +7,7 @@ use ratekeeper_core::{
     Algorithm as _, AnyState, Decision, GrantId, LeaseId, Limit, LimitId, Nanos, Permits, Tat,
     Time, Verdict,
 };
+use smallvec::SmallVec;
 
 use super::budget::{MemoryBudget, Purpose};
 use super::flat::Flat;
@@ -30,9 +31,10 @@ mod saved;
 mod tests;
 
 #[derive(Debug)]
+#[repr(C)] // a list of one limit is on the cache line of the lock
 pub(super) struct Shard {
     /// The tables of each limit, by its id.
-    limits: Vec<Option<TablesBox>>,
+    limits: SmallVec<[Option<TablesBox>; 1]>,
     homes: Flat<Home>,
     budget: Arc<MemoryBudget>,
     hasher: KeyHasher,
@@ -46,7 +48,7 @@ pub(super) type NewTables = fn(&Limit, &KeyHasher) -> Option<TablesBox>;
 impl Shard {
     pub(super) fn new(budget: Arc<MemoryBudget>, hasher: KeyHasher, new_tables: NewTables) -> Self {
         Self {
-            limits: Vec::new(),
+            limits: SmallVec::new(),
             homes: Flat::new(),
             budget,
             hasher,
@@ -340,12 +342,15 @@ impl Shard {
     }
 
     /// Takes the bytes of the tables and of the longer list; the old list lives until the new one
-    /// is filled, and is then given back.
+    /// is filled, and is then given back. A list of one limit is in place.
     fn take_tables(&mut self, id: usize) -> bool {
-        const POINTER: usize = size_of::<Option<TablesBox>>();
-        let old = self.limits.capacity().saturating_mul(POINTER);
-        let new = id.saturating_add(1).saturating_mul(POINTER);
-        let (list, old) = if new > old { (new, old) } else { (0, 0) };
+        let bytes = |limits: usize| limits.saturating_mul(size_of::<Option<TablesBox>>());
+        let (old, new) = (self.limits.capacity(), id.saturating_add(1));
+        let (list, old) = match self.limits.spilled() {
+            _ if new <= old => (0, 0),
+            true => (bytes(new), bytes(old)),
+            false => (bytes(new), 0),
+        };
         let taken = self
             .budget
             .take(list.saturating_add(TABLES_BYTES), Purpose::Grow);
