@@ -64,9 +64,11 @@ impl Remote for Distant {
     }
 
     async fn debit(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
-        let answered = |_: &mut Context<'_>| match self.stalls.load(Ordering::Relaxed) {
-            true => Poll::Pending,
-            false => Poll::Ready(()),
+        let answered = |_: &mut Context<'_>| {
+            if self.stalls.load(Ordering::Relaxed) {
+                return Poll::Pending;
+            }
+            Poll::Ready(())
         };
         poll_fn(answered).await;
         self.decide(charges, now).await
