@@ -326,48 +326,56 @@ pub(crate) fn flap() -> Option<Flap> {
     std::fs::write(&path, POLICY.replace("STORE", &store)).expect("it is writable");
     let service = Service::start(dir.path(), &path);
     let body = r#"{"attributes":{"user":"ada"}}"#;
-    let await_fallback = |active: bool| {
-        let series = r#"ratekeeper_fallback_active{store="redis"}"#;
-        let seen = poll("the state of the store", PATIENCE, || {
-            Visitor::at(2).post_json(service.http(), "/v1/check", body);
-            ((service.metric(series) > 0.0) == active).then_some(())
-        });
-        seen.unwrap_or_else(|error| panic!("{error}"));
-    };
     let get = |target: &str| Visitor::at(1).get(service.admin(), target).body;
-    await_fallback(false);
+    let parsed = |target: &str| serde_json::from_str::<Value>(&get(target)).expect("JSON");
+    // Changes are told after the metric, which reads the breaker itself.
+    let await_changes = |words: &str, count: usize| {
+        let seen = poll("a change of the store", PATIENCE, || {
+            Visitor::at(2).post_json(service.http(), "/v1/check", body);
+            let dashboard = parsed("/v1/dashboard");
+            (said(&dashboard["changes"], words) == count).then_some(dashboard)
+        });
+        seen.unwrap_or_else(|error| panic!("{words}: {error}"))
+    };
+    let series = r#"ratekeeper_fallback_active{store="redis"}"#;
+    let is_asked = poll("the store", PATIENCE, || {
+        (service.metric(series) == 0.0).then_some(())
+    });
+    is_asked.unwrap_or_else(|error| panic!("{error}"));
     let before = Scrape::read(&get("/metrics"));
     redis.crash();
-    await_fallback(true);
+    await_changes("store down", 1);
     let after = Scrape::read(&get("/metrics"));
     redis.restart();
-    await_fallback(false);
+    await_changes("store back", 1);
     redis.crash();
-    await_fallback(true);
+    await_changes("store down", 2);
     redis.restart();
-    await_fallback(false);
-    let parsed = |target: &str| serde_json::from_str::<Value>(&get(target)).expect("JSON");
     Some(Flap {
-        dashboard: parsed("/v1/dashboard"),
+        dashboard: await_changes("store back", 2),
         notes: parsed("/v1/top")["notes"].clone(),
         scrapes: (before, after),
     })
+}
+
+/// Returns how many of the changes, or of the notes, have these words.
+fn said(list: &Value, words: &str) -> usize {
+    let list = list.as_array().expect("a list");
+    let texts = list.iter().map(|it| it["text"].as_str().or(it.as_str()));
+    texts
+        .filter(|text| text.is_some_and(|text| text.contains(words)))
+        .count()
 }
 
 /// Prometheus sees it in `faults`.
 #[test]
 fn a_store_that_flaps_is_found_in_each_view() {
     let Some(flap) = flap() else { return };
-    let changes = flap.dashboard["changes"].as_array().expect("a list");
-    let count = |list: &[Value], words: &str| {
-        let texts = list.iter().map(|it| it["text"].as_str().or(it.as_str()));
-        let texts = texts.filter(|text| text.is_some_and(|text| text.contains(words)));
-        texts.count()
-    };
-    assert_eq!(count(changes, "store down"), 2, "{changes:#?}");
-    assert_eq!(count(changes, "store back"), 2, "{changes:#?}");
-    let notes = flap.notes.as_array().expect("a list");
-    assert_eq!(count(notes, "store down"), 2, "{notes:#?}");
+    let changes = &flap.dashboard["changes"];
+    assert_eq!(said(changes, "store down"), 2, "{changes:#?}");
+    assert_eq!(said(changes, "store back"), 2, "{changes:#?}");
+    let notes = &flap.notes;
+    assert_eq!(said(notes, "store down"), 2, "{notes:#?}");
     assert!(row_of("a store that flaps").contains("[RatekeeperStoreFlaps]"));
 }
 
