@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::row::{BoardRow, KeyRow, UpstreamRow, millis};
-use crate::Result;
 use crate::client::{AdminArgs, Client};
+use crate::{Failure, Result};
 
 /// Number of digits of the hash of a policy that are shown.
 const SHA_SHOWN: usize = 6;
@@ -91,18 +91,16 @@ impl Board {
             ("window", &*request.window),
             ("count", &*count),
         ];
-        let answer = client.call("GET", "/v1/top", &query)?;
-        let board = TopAnswer::deserialize(&answer).unwrap_or_default();
+        let (answer, board) = ask(client, &query)?;
         let first = board.limits.first().map(|row| row.name.clone());
         let limit = request.limit.clone().or(first);
-        let keys = match &limit {
-            None => Value::Null,
+        let (keys, listed) = match &limit {
+            None => (Value::Null, TopAnswer::default()),
             Some(limit) => {
                 query.push(("limit", limit));
-                client.call("GET", "/v1/top", &query)?
+                ask(client, &query)?
             }
         };
-        let listed = TopAnswer::deserialize(&keys).unwrap_or_default();
         let sha: String = board.sha.chars().take(SHA_SHOWN).collect();
         Ok(Self {
             at_ms: millis(&board.at).unwrap_or_default(),
@@ -120,6 +118,15 @@ impl Board {
             document: merged(answer, keys),
         })
     }
+}
+
+/// Returns the answer of the service as it is, and as it is read.
+fn ask(client: &Client, query: &[(&str, &str)]) -> Result<(Value, TopAnswer)> {
+    let answer = client.call("GET", "/v1/top", query)?;
+    let read = TopAnswer::deserialize(&answer);
+    let read = read
+        .map_err(|why| Failure::new(format!("the answer of GET /v1/top cannot be read: {why}")))?;
+    Ok((answer, read))
 }
 
 /// Returns the fields of both answers; those of the keys, if both have one.

@@ -1,7 +1,7 @@
 //! Obstacles: the environment of the process fails or hangs, and it goes on deciding.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -263,4 +263,25 @@ fn signals_without_a_meaning_do_nothing() {
     service.signal("USR2");
     assert!(service.check().starts_with("HTTP/1.1 200 "));
     assert_eq!(service.end(), Some(0));
+}
+
+/// A service of another version may answer in other types.
+#[test]
+fn an_answer_that_cannot_be_read_is_no_empty_table() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let server = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let answers = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a call");
+        let _ = stream.read(&mut [0; 4_096]).expect("its head");
+        let body = r#"{"limits":5}"#;
+        let length = body.len();
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close");
+        write!(stream, "{head}\r\n\r\n{body}").expect("it is read");
+    });
+    let output = Desk::new().run(&["top", "--once", "--server", &server]);
+    answers.join().expect("it does not panic");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let expected = "the answer of GET /v1/top cannot be read: invalid type: integer `5`";
+    assert!(said.contains(expected), "{said}");
 }
