@@ -221,6 +221,8 @@ is-it-effective.md
   a standard error of 3.25 %
     server/src/observe/top_keys/distinct.rs: ERROR_PERCENT: f64 = 3.25;
 gateway.md
+  are sent again, at most four times
+    gateway/src/gateway/exchange.rs: const MAX_UNPROCESSED: u8 = 4;
   the same for 5 s and 1 MiB; then it closes
     server/src/serve/request_body.rs: const LINGER: Duration = Duration::from_secs(5);
     server/src/serve/request_body.rs: const MAX_REST: usize = 1 << 20;
