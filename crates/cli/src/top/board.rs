@@ -91,16 +91,16 @@ impl Board {
             ("window", &*request.window),
             ("count", &*count),
         ];
-        let (answer, board) = ask(client, &query)?;
+        let answer = client.call("GET", "/v1/top", &query)?;
+        let board = read(&answer)?;
         let first = board.limits.first().map(|row| row.name.clone());
         let limit = request.limit.clone().or(first);
-        let (keys, listed) = match &limit {
-            None => (Value::Null, TopAnswer::default()),
-            Some(limit) => {
-                query.push(("limit", limit));
-                ask(client, &query)?
-            }
-        };
+        let (mut keys, mut listed) = (Value::Null, TopAnswer::default());
+        if let Some(limit) = &limit {
+            query.push(("limit", limit));
+            keys = client.call("GET", "/v1/top", &query)?;
+            listed = read(&keys)?;
+        }
         let sha: String = board.sha.chars().take(SHA_SHOWN).collect();
         Ok(Self {
             at_ms: millis(&board.at).unwrap_or_default(),
@@ -120,13 +120,9 @@ impl Board {
     }
 }
 
-/// Returns the answer of the service as it is, and as it is read.
-fn ask(client: &Client, query: &[(&str, &str)]) -> Result<(Value, TopAnswer)> {
-    let answer = client.call("GET", "/v1/top", query)?;
-    let read = TopAnswer::deserialize(&answer);
-    let read = read
-        .map_err(|why| Failure::new(format!("the answer of GET /v1/top cannot be read: {why}")))?;
-    Ok((answer, read))
+fn read(answer: &Value) -> Result<TopAnswer> {
+    TopAnswer::deserialize(answer)
+        .map_err(|why| Failure::new(format!("the answer of GET /v1/top cannot be read: {why}")))
 }
 
 /// Returns the fields of both answers; those of the keys, if both have one.
