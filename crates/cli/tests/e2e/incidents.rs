@@ -328,7 +328,7 @@ pub(crate) fn flap() -> Option<Flap> {
     let body = r#"{"attributes":{"user":"ada"}}"#;
     let get = |target: &str| Visitor::at(1).get(service.admin(), target).body;
     let parsed = |target: &str| serde_json::from_str::<Value>(&get(target)).expect("JSON");
-    // Changes are told after the metric, which reads the breaker itself.
+    // The metric reads the breaker; the list of changes follows within a tenth of a second.
     let await_changes = |words: &str, count: usize| {
         let seen = poll("a change of the store", PATIENCE, || {
             Visitor::at(2).post_json(service.http(), "/v1/check", body);

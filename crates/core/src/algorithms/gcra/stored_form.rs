@@ -339,8 +339,8 @@ impl StoredForm for Gcra {
         })
     }
 
-    /// A cost of twice the limit acts like any higher
-    /// one, and so does one above the deepest debt where denials are free.
+    /// A cost of twice the limit acts like any higher one, and so does one above the deepest debt
+    /// where denials are free.
     fn short_price(&self, cost: Permits) -> f64 {
         double(
             self.price_of(cost)

@@ -6,7 +6,7 @@
 //!   segments 1, 2             api v1       ->  [2, 3]
 //!   last 12 bytes             .example.com ->  [4]
 //!   first 16 bits             10.1         ->  [6]
-//!   grams: *beta*     eta          ->  [8]
+//!   four bytes within         beta         ->  [8]
 //!   the rest: *b*                             [5]
 //! ```
 //!
