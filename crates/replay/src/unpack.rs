@@ -39,7 +39,8 @@ pub(crate) fn unpacked(raw: impl Read + Send + 'static) -> io::Result<Box<dyn Bu
         let content = flate2::bufread::MultiGzDecoder::new(raw);
         Box::new(BufReader::with_capacity(BLOCK, content))
     } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        Box::new(BufReader::with_capacity(BLOCK, Frames { raw, frame: None }))
+        let frame = FrameDecoder::new();
+        Box::new(BufReader::with_capacity(BLOCK, Frames { raw, frame }))
     } else {
         Box::new(raw)
     };
@@ -52,34 +53,26 @@ pub(crate) fn unpacked(raw: impl Read + Send + 'static) -> io::Result<Box<dyn Bu
 /// The content of a file of zstd, which may have several frames.
 struct Frames<R: BufRead> {
     raw: R,
-    frame: Option<Box<FrameDecoder>>,
+    /// The frame that is read; finished before the first.
+    frame: FrameDecoder,
 }
 
 impl<R: BufRead> Read for Frames<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            if self.frame.is_none() {
-                if self.raw.fill_buf()?.is_empty() {
-                    return Ok(0);
-                }
-                let mut frame = Box::new(FrameDecoder::new());
-                frame.init(&mut self.raw).map_err(io::Error::other)?;
-                self.frame = Some(frame);
-            }
-            let Some(frame) = &mut self.frame else {
-                return Ok(0);
-            };
-            while frame.can_collect() == 0 && !frame.is_finished() {
-                let blocks = BlockDecodingStrategy::UptoBytes(BLOCK);
-                frame
-                    .decode_blocks(&mut self.raw, blocks)
-                    .map_err(io::Error::other)?;
-            }
-            let read = frame.read(into)?;
+            let read = self.frame.read(into)?;
             if read > 0 {
                 return Ok(read);
             }
-            self.frame = None;
+            if !self.frame.is_finished() {
+                let blocks = BlockDecodingStrategy::UptoBytes(BLOCK);
+                let decoded = self.frame.decode_blocks(&mut self.raw, blocks);
+                decoded.map_err(io::Error::other)?;
+            } else if self.raw.fill_buf()?.is_empty() {
+                return Ok(0);
+            } else {
+                self.frame.init(&mut self.raw).map_err(io::Error::other)?;
+            }
         }
     }
 }
