@@ -6,8 +6,7 @@ use std::str::FromStr;
 use jiff::tz::TimeZone;
 
 use crate::json_lines::JsonFields;
-use crate::record::{Batch, RowWriter, Stamp};
-use crate::skip::SkipReason;
+use crate::record::{Batch, Row, RowWriter, SkipReason, Stamp};
 use crate::template::Template;
 use crate::timestamp::TimeReader;
 
@@ -111,18 +110,8 @@ impl LogFormat {
     /// Returns the number of lines that it reads.
     fn count(&self, lines: &[&str]) -> usize {
         let mut times = TimeReader::new(TimeZone::UTC);
-        let mut batch = Batch::default();
-        let mut values = String::new();
-        batch.text = lines.concat();
-        let mut start = 0;
-        for line in lines {
-            let text = &batch.text;
-            let line = &text[start..start + line.len()];
-            let row = RowWriter::new(text, &mut values, &mut batch.fields, &mut times);
-            batch.rows.extend(self.read(line, row));
-            start += line.len();
-        }
-        batch.text.push_str(&values);
+        let read = |line: &str, row: RowWriter<'_>| self.read(line, row).ok();
+        let batch = Batch::read(lines.join("\n"), &mut times, read);
         if self.name == COMBINED_XFF && !batch.lists_addresses("x-forwarded-for") {
             return 0;
         }
@@ -130,11 +119,7 @@ impl LogFormat {
     }
 
     /// Reads one line.
-    pub(crate) fn read(
-        &self,
-        line: &str,
-        mut row: RowWriter<'_>,
-    ) -> Result<crate::record::Row, SkipReason> {
+    pub(crate) fn read(&self, line: &str, mut row: RowWriter<'_>) -> Result<Row, SkipReason> {
         let (mut read, stamp) = match &self.lines {
             Lines::Json(fields) => (fields.read(line, &mut row), fields.stamp),
             Lines::Text(template) => (template.read(line, &mut row), template.stamp),
@@ -169,32 +154,25 @@ impl FromStr for LogFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(fields) = text.strip_prefix("json ") {
+        let (name, lines) = if let Some(fields) = text.strip_prefix("json ") {
             let mut known = JsonFields::known();
-            fields
-                .split_whitespace()
-                .try_for_each(|field| known.set(field))?;
-            let lines = Lines::Json(known);
-            return Ok(Self {
-                name: "json",
-                lines,
+            let mut fields = fields.split_whitespace();
+            fields.try_for_each(|field| known.set(field))?;
+            ("json", Lines::Json(known))
+        } else if text.contains(['$', '%']) {
+            ("text", Lines::Text(Template::compile(text)?))
+        } else {
+            return Self::named(text).ok_or_else(|| {
+                let names: Vec<&str> = NAMED.iter().map(|(name, _)| *name).collect();
+                format!(
+                    "there is no format `{text}`; write one of {}, a format string such as \
+                     '$remote_addr [$time_local] \"$request\" $status', or 'json time=FIELD \
+                     client=FIELD path=FIELD'",
+                    names.join(", ")
+                )
             });
-        }
-        if text.contains(['$', '%']) {
-            let lines = Lines::Text(Template::compile(text)?);
-            return Ok(Self {
-                name: "text",
-                lines,
-            });
-        }
-        Self::named(text).ok_or_else(|| {
-            let names: Vec<&str> = NAMED.iter().map(|(name, _)| *name).collect();
-            format!(
-                "there is no format `{text}`; write one of {}, a format string such as '$remote_addr \
-                 [$time_local] \"$request\" $status', or 'json time=FIELD client=FIELD path=FIELD'",
-                names.join(", ")
-            )
-        })
+        };
+        Ok(Self { name, lines })
     }
 }
 

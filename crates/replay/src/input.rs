@@ -18,9 +18,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use crate::format::LogFormat;
-use crate::log::{LogError, LogOptions, LogSummary};
-use crate::record::{Batch, RowWriter};
-use crate::skip::{SkipReason, SkippedLines};
+use crate::log::{LogError, LogOptions, LogSummary, SkippedLines};
+use crate::record::{Batch, SkipReason};
 use crate::timestamp::TimeReader;
 use crate::unpack::{BLOCK, unpacked};
 
@@ -76,14 +75,9 @@ fn send(mut files: Vec<LogFile>, mut summary: LogSummary, window: u64, to: &Sync
         }
         let latest = files.iter().map(|file| file.latest.saturating_sub(window));
         let safe_until = latest.min().unwrap_or(u64::MAX);
-        let message = read.map(|batch| {
-            (
-                Batch {
-                    safe_until,
-                    ..batch
-                },
-                summary.clone(),
-            )
+        let message = read.map(|mut batch| {
+            batch.safe_until = safe_until;
+            (batch, summary.clone())
         });
         let failed = message.is_err();
         if to.send(message).is_err() || failed {
@@ -209,32 +203,20 @@ impl LogFile {
             self.rest.truncate(MAX_LINE + 1); // enough to see that it is too long
             self.skips = true;
         }
-        let mut batch = Batch {
-            // Most lines have more bytes than this, so that the rows seldom move.
-            rows: Vec::with_capacity(text.len() / 90),
-            text,
-            file: self.index,
-            ..Batch::default()
-        };
-        self.lines(&mut batch, summary);
+        let mut batch = self.lines(text, summary);
+        batch.file = self.index;
         self.is_done = self.is_read;
         if !self.is_read {
             self.fill()?;
         }
         summary.bytes = self.stored.load(Ordering::Relaxed);
         summary.resolution = summary.resolution.max(self.times.resolution);
-        summary.has_zones &= self.times.has_zones;
+        summary.lacks_zone |= self.times.lacks_zone;
         Ok(batch)
     }
 
-    fn lines(&mut self, batch: &mut Batch, summary: &mut LogSummary) {
-        let mut values = String::new();
-        let text = batch.text.as_str();
-        let mut rest = text;
-        while !rest.is_empty() {
-            let end = memchr::memchr(b'\n', rest.as_bytes()).unwrap_or(rest.len());
-            let line = rest[..end].strip_suffix('\r').unwrap_or(&rest[..end]);
-            rest = rest.get(end + 1..).unwrap_or_default();
+    fn lines(&mut self, text: String, summary: &mut LogSummary) -> Batch {
+        Batch::read(text, &mut self.times, |line, row| {
             self.lines += 1;
             summary.lines += 1;
             let read = if line.len() > MAX_LINE {
@@ -242,24 +224,22 @@ impl LogFile {
             } else if is_remark(line) {
                 Err(SkipReason::Remark)
             } else {
-                let fields = &mut batch.fields;
-                let row = RowWriter::new(text, &mut values, fields, &mut self.times);
                 self.format.read(line, row)
             };
             match read {
                 Ok(row) => {
                     summary.out_of_order += u64::from(row.at < self.latest);
                     self.latest = self.latest.max(row.at);
-                    batch.rows.push(row);
+                    Some(row)
                 }
                 Err(reason) => {
                     let skipped = summary.skipped.entry(reason);
                     let first = || SkippedLines::first(reason, &self.path, self.lines, line);
                     skipped.or_insert_with(first).count += 1;
+                    None
                 }
             }
-        }
-        batch.text.push_str(&values);
+        })
     }
 }
 

@@ -11,8 +11,7 @@ use std::fmt::{self, Display, Write as _};
 use foldhash::fast::RandomState;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use crate::record::{Column, FieldKind, RowWriter, Stamp};
-use crate::skip::SkipReason;
+use crate::record::{Column, FieldKind, RowWriter, SkipReason, Stamp};
 use crate::template::{MILLI, SECOND, header};
 
 /// The meaning of each field of a log, by its path.
@@ -22,7 +21,8 @@ pub(crate) struct JsonFields {
     pub(crate) stamp: Stamp,
 }
 
-/// Names that nginx, Envoy, Traefik, this project's events and loggers of services give.
+/// Names that nginx, Envoy, Traefik, this project's events and loggers of services give. The first
+/// name of a row is that of the part in `PART=FIELD`.
 const KNOWN: &[(Column, &str)] = &[
     (
         Column::Time,
@@ -30,14 +30,14 @@ const KNOWN: &[(Column, &str)] = &[
     ),
     (
         Column::Client,
-        "client_ip remote_addr remote_ip ip client ClientHost downstream_remote_address \
+        "client client_ip remote_addr remote_ip ip ClientHost downstream_remote_address \
          downstream_direct_remote_address",
     ),
     (Column::Request, "request"),
     (Column::Method, "method request_method RequestMethod"),
     (
         Column::Target,
-        "request_uri uri path url target RequestPath",
+        "path request_uri uri url target RequestPath",
     ),
     (Column::Query, "query query_string args"),
     (Column::Host, "host authority http_host RequestHost"),
@@ -45,10 +45,12 @@ const KNOWN: &[(Column, &str)] = &[
         Column::Status,
         "status response_code status_code DownstreamStatus",
     ),
-    (Column::Duration(SECOND), "request_time duration_s"),
-    (Column::Duration(MILLI), "duration duration_ms"),
-    (Column::Duration(1), "Duration"),
+    (Column::Duration(SECOND), "duration_s request_time"),
+    (Column::Duration(MILLI), "duration_ms duration"),
 ];
+
+/// Field of Traefik, in nanoseconds.
+const TRAEFIK: (&str, Column) = ("Duration", Column::Duration(1));
 
 /// Headers that logs have under their own names.
 const HEADERS: &str = "user_agent user-agent referer x_forwarded_for x-forwarded-for x_request_id";
@@ -67,9 +69,8 @@ const CADDY: &[(Column, &str)] = &[
 impl JsonFields {
     fn of(table: &[(Column, &str)], stamp: Stamp) -> Self {
         let named = table.iter().flat_map(|(column, names)| {
-            names
-                .split(' ')
-                .map(|name| (Box::from(name), column.clone()))
+            let names = names.split(' ');
+            names.map(|name| (name.into(), column.clone()))
         });
         let columns = named.collect();
         Self { columns, stamp }
@@ -78,10 +79,11 @@ impl JsonFields {
     /// Returns the fields that loggers usually write.
     pub(crate) fn known() -> Self {
         let mut fields = Self::of(KNOWN, Stamp::Unknown);
-        let headers = HEADERS
-            .split(' ')
-            .map(|name| (name.into(), header(&name.replace('_', "-"))));
-        fields.columns.extend(headers);
+        let headers = HEADERS.split(' ');
+        let headers = headers.map(|name| (name, header(&name.replace('_', "-"))));
+        let others = headers.chain([TRAEFIK]);
+        let others = others.map(|(name, column)| (name.into(), column));
+        fields.columns.extend(others);
         fields
     }
 
@@ -104,19 +106,12 @@ impl JsonFields {
         };
         let (part, path) = text.split_once('=').ok_or_else(wrong)?;
         let column = match part.split_once(':') {
-            None => match part {
-                "time" => Column::Time,
-                "client" => Column::Client,
-                "request" => Column::Request,
-                "method" => Column::Method,
-                "path" => Column::Target,
-                "query" => Column::Query,
-                "host" => Column::Host,
-                "status" => Column::Status,
-                "duration_s" => Column::Duration(SECOND),
-                "duration_ms" => Column::Duration(MILLI),
-                _ => return Err(wrong()),
-            },
+            None => {
+                let is_named = |names: &str| names.split(' ').next() == Some(part);
+                let mut known = KNOWN.iter();
+                let known = known.find(|(_, names)| is_named(names));
+                known.map(|(column, _)| column.clone()).ok_or_else(wrong)?
+            }
             Some(("header", name)) => header(name),
             Some(("cookie", name)) => Column::Named(FieldKind::Cookie, name.into()),
             Some(("attr", name)) => Column::Named(FieldKind::Attribute, name.into()),

@@ -16,7 +16,6 @@ mod log;
 mod record;
 mod replay;
 pub mod report;
-mod skip;
 mod tally;
 mod template;
 mod timestamp;

@@ -12,11 +12,11 @@ use std::sync::{Arc, Weak};
 
 use jiff::tz::TimeZone;
 use ratekeeper_core::Nanos;
+use serde::Serialize;
 
 use crate::format::LogFormat;
 use crate::input::{self, MAX_FILES, Message};
-use crate::record::{Batch, Record};
-use crate::skip::{SkipReason, SkippedLines};
+use crate::record::{Batch, Record, SkipReason};
 use crate::timestamp::Resolution;
 
 /// How a log is read.
@@ -87,30 +87,51 @@ impl LogError {
 }
 
 /// What was read of a log so far.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LogSummary {
     /// Lines, with the skipped ones.
     pub(crate) lines: u64,
     pub(crate) bytes: u64,
     pub(crate) out_of_order: u64,
     pub(crate) resolution: Resolution,
-    /// True if each time states its zone.
-    pub(crate) has_zones: bool,
+    /// True if a time states no zone.
+    pub(crate) lacks_zone: bool,
     pub(crate) skipped: BTreeMap<SkipReason, SkippedLines>,
     pub(crate) formats: Vec<(PathBuf, LogFormat)>,
 }
 
-impl Default for LogSummary {
-    fn default() -> Self {
+/// Lines that were skipped for one reason, with the first of them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct SkippedLines {
+    /// Why they are no requests.
+    pub reason: String,
+    /// How many they are.
+    pub count: u64,
+    /// File of the first.
+    pub path: String,
+    /// Number of the first in its file, from 1.
+    pub line: u64,
+    /// The beginning of the first.
+    pub text: String,
+}
+
+impl SkippedLines {
+    pub(crate) fn first(reason: SkipReason, path: &Path, line: u64, text: &str) -> Self {
         Self {
-            lines: 0,
-            bytes: 0,
-            out_of_order: 0,
-            resolution: Resolution::Second,
-            has_zones: true,
-            skipped: BTreeMap::new(),
-            formats: Vec::new(),
+            reason: reason.to_string(),
+            count: 0,
+            path: path.display().to_string(),
+            line,
+            text: Self::shown(text),
         }
+    }
+
+    /// Returns the beginning of a line without control characters.
+    pub(crate) fn shown(line: &str) -> String {
+        const SHOWN: usize = 80;
+        let plain = |c: char| if c.is_control() { ' ' } else { c };
+        line.chars().take(SHOWN).map(plain).collect()
     }
 }
 

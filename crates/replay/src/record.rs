@@ -9,7 +9,6 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::skip::SkipReason;
 use crate::timestamp::{TimeReader, span_of};
 
 /// Meaning of a column of a text, or of a field of JSON.
@@ -38,6 +37,19 @@ pub(crate) enum FieldKind {
     Header,
     Cookie,
     Attribute,
+}
+
+/// Reason for which a line is no request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
+pub(crate) enum SkipReason {
+    #[error("not in the format of the log")]
+    OtherFormat,
+    #[error("without a time that can be read")]
+    WrongTime,
+    #[error("longer than 64 KiB")]
+    TooLong,
+    #[error("empty, or a remark")]
+    Remark,
 }
 
 /// Lines that were read together.
@@ -86,8 +98,8 @@ pub(crate) struct Row {
     target: Span,
     query: Span,
     host: Span,
-    /// Range of its fields in the batch.
-    fields: (u32, u32),
+    /// Place of its fields among those of the batch.
+    fields: Span,
 }
 
 /// A header, a cookie or an attribute.
@@ -101,34 +113,17 @@ pub(crate) struct NamedValue {
 /// Fills the row of one line.
 pub(crate) struct RowWriter<'a> {
     /// The lines of the batch.
-    pub(crate) text: &'a str,
+    text: &'a str,
     /// Values that are in no line, which follow the text.
-    pub(crate) values: &'a mut String,
-    pub(crate) fields: &'a mut Vec<NamedValue>,
-    pub(crate) times: &'a mut TimeReader,
+    values: &'a mut String,
+    fields: &'a mut Vec<NamedValue>,
+    times: &'a mut TimeReader,
     row: Row,
     first_field: usize,
     has_time: bool,
 }
 
-impl<'a> RowWriter<'a> {
-    pub(crate) fn new(
-        text: &'a str,
-        values: &'a mut String,
-        fields: &'a mut Vec<NamedValue>,
-        times: &'a mut TimeReader,
-    ) -> Self {
-        Self {
-            first_field: fields.len(),
-            text,
-            values,
-            fields,
-            times,
-            row: Row::default(),
-            has_time: false,
-        }
-    }
-
+impl RowWriter<'_> {
     /// Returns the span of a value, which is a part of the text or is written behind it.
     fn span(&mut self, value: &str) -> Span {
         let start = value
@@ -246,8 +241,7 @@ impl<'a> RowWriter<'a> {
         if let (Stamp::End, Some(duration)) = (stamp, self.row.duration) {
             self.row.at = self.row.at.saturating_sub(duration);
         }
-        let fields = Span::of(self.first_field..self.fields.len());
-        self.row.fields = (fields.start, fields.end);
+        self.row.fields = Span::of(self.first_field..self.fields.len());
         Ok(self.row)
     }
 }
@@ -274,6 +268,40 @@ pub struct Record {
 }
 
 impl Batch {
+    /// Reads each line of a text by `read`, which returns `None` for a line that is no request.
+    pub(crate) fn read(
+        mut text: String,
+        times: &mut TimeReader,
+        mut read: impl FnMut(&str, RowWriter<'_>) -> Option<Row>,
+    ) -> Self {
+        // Most lines have more bytes than this, so that the rows seldom move.
+        let mut rows = Vec::with_capacity(text.len() / 90);
+        let (mut values, mut fields) = (String::new(), Vec::new());
+        let mut rest = text.as_str();
+        while !rest.is_empty() {
+            let end = memchr::memchr(b'\n', rest.as_bytes()).unwrap_or(rest.len());
+            let line = rest[..end].strip_suffix('\r').unwrap_or(&rest[..end]);
+            rest = rest.get(end + 1..).unwrap_or_default();
+            let row = RowWriter {
+                first_field: fields.len(),
+                text: &text,
+                values: &mut values,
+                fields: &mut fields,
+                times,
+                row: Row::default(),
+                has_time: false,
+            };
+            rows.extend(read(line, row));
+        }
+        text.push_str(&values);
+        Self {
+            text,
+            rows,
+            fields,
+            ..Self::default()
+        }
+    }
+
     /// Returns the memory that it takes, with its records.
     pub(crate) fn bytes(&self) -> usize {
         let rows = self.rows.len() * (size_of::<Row>() + size_of::<Record>());
@@ -358,13 +386,10 @@ impl Record {
     }
 
     pub(crate) fn named(&self, kind: FieldKind) -> impl Iterator<Item = (&str, &str)> {
-        let (first, end) = self.parts().fields;
-        let fields = self
-            .batch
-            .fields
-            .get(first as usize..end as usize)
-            .unwrap_or_default();
-        let named = fields.iter().filter(move |field| field.kind == kind);
+        let Span { start, end } = self.parts().fields;
+        let fields = self.batch.fields.get(start as usize..end as usize);
+        let fields = fields.unwrap_or_default().iter();
+        let named = fields.filter(move |field| field.kind == kind);
         named.map(|field| (self.text(field.name), self.text(field.value)))
     }
 }

@@ -5,14 +5,13 @@
 //!                                   ^ results are reported when the record says they came
 //! ```
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ratekeeper::{Answer, Clock, Keeper, Permit, Report, Scope, at_once};
-use ratekeeper_core::{LeaseId, Origin, Time};
+use ratekeeper_core::{LeaseId, Limit, Origin, Time};
 use ratekeeper_policy::{Facts, KeyPart, Policy, Rule};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 use smallvec::SmallVec;
@@ -59,8 +58,8 @@ pub struct Replay {
     pub(crate) policy: Arc<Policy>,
     pub(crate) clients: Clients,
     pub(crate) tally: ReplayTally,
-    /// Requests whose results come later.
-    ends: BinaryHeap<Reverse<End>>,
+    /// Requests whose results come later, by their end and number.
+    ends: BTreeMap<(u64, u64), End>,
     is_reported: bool,
     is_lent: bool,
     /// Parts of keys and matches for which no record had a value, so far.
@@ -88,37 +87,15 @@ impl Clock for LogClock {
 /// The end of a request that was allowed.
 #[derive(Debug)]
 struct End {
-    at: u64,
-    number: u64,
     answer: Answer,
     status: Option<u16>,
-}
-
-impl PartialEq for End {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for End {}
-
-impl PartialOrd for End {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for End {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
 }
 
 type Headers<'a> = SmallVec<[(&'a str, &'a [u8]); 4]>;
 
 fn headers(record: &Record) -> Headers<'_> {
-    let named = record.named(FieldKind::Header);
-    named
+    let headers = record.named(FieldKind::Header);
+    headers
         .map(|(name, value)| (name, value.as_bytes()))
         .collect()
 }
@@ -132,16 +109,12 @@ impl Replay {
         });
         let keeper = Keeper::new(policy, store, LogClock::default());
         let policy = keeper.policy();
-        let is_lent = policy.rules.iter().flat_map(Rule::limits);
-        let is_lent = { is_lent }.any(|limit| limit.algorithm.concurrency().is_some());
+        let lends = |limit: &Limit| limit.algorithm.concurrency().is_some();
+        let is_lent = policy.rules.iter().flat_map(Rule::limits).any(lends);
         let mut unseen: Vec<KeyPart> = Vec::new();
-        for rule in &*policy.rules {
-            let matched = rule.fields();
-            let matched = matched.filter_map(|field| KeyPart::parse(&field.to_string()).ok());
-            for part in rule.key.iter().cloned().chain(matched) {
-                if !unseen.contains(&part) {
-                    unseen.push(part);
-                }
+        for part in policy.rules.iter().flat_map(parts) {
+            if !unseen.contains(&part) {
+                unseen.push(part);
             }
         }
         Self {
@@ -151,7 +124,7 @@ impl Replay {
             keeper,
             policy,
             clients: Clients::default(),
-            ends: BinaryHeap::new(),
+            ends: BTreeMap::new(),
             unseen,
             has_durations: false,
         }
@@ -169,7 +142,7 @@ impl Replay {
 
     /// Returns the number of clients, and of those of which a request was refused.
     pub fn clients(&self) -> (u64, u64) {
-        (self.tally.all.clients.len, self.tally.all.clients_hit)
+        (self.tally.all.clients(), self.tally.all.clients_hit())
     }
 
     /// Returns the number of keys that were forgotten because the memory was full. If it is not
@@ -182,16 +155,14 @@ impl Replay {
     /// Returns the memory that a key takes, in bytes; `None` if none is in use.
     pub fn bytes_a_key(&self) -> Option<usize> {
         let usage = self.keeper.store().usage();
-        let limits = usage.limits.iter();
-        let sums = limits.fold((0, 0), |sums, limit| {
-            (sums.0 + limit.keys, sums.1 + limit.bytes)
-        });
-        sums.1.checked_div(sums.0)
+        let keys: usize = usage.limits.iter().map(|limit| limit.keys).sum();
+        let bytes: usize = usage.limits.iter().map(|limit| limit.bytes).sum();
+        bytes.checked_div(keys)
     }
 
     /// Returns the memory that counters, counts and clients take, about.
     pub fn bytes(&self) -> usize {
-        let ends = self.ends.len() * size_of::<End>();
+        let ends = self.ends.len() * size_of::<((u64, u64), End)>();
         self.keeper.store().usage().bytes + self.tally.bytes() + self.clients.bytes() + ends
     }
 
@@ -225,12 +196,7 @@ impl Replay {
         let (before, peer) = hops.rsplit_once(',').unwrap_or(("", hops));
         let peer = peer.trim().parse::<IpAddr>().ok()?;
         let before = [("x-forwarded-for", before.as_bytes())];
-        let before = if before[0].1.is_empty() {
-            &[][..]
-        } else {
-            &before
-        };
-        Some(self.clients.of_address(source.identify(peer, before)))
+        Some(self.clients.of_address(source.identify(peer, &before)))
     }
 
     /// Decides a request at its time, which must not be before that of the last one.
@@ -289,12 +255,12 @@ impl Replay {
             .add(record.at(), client.map(|client| client.number), &answer);
         if answer.allowed() && (self.is_reported || self.is_lent) {
             self.has_durations |= record.duration().is_some();
-            self.ends.push(Reverse(End {
-                at: record.at().saturating_add(record.duration().unwrap_or(0)),
-                number,
+            let at = record.at().saturating_add(record.duration().unwrap_or(0));
+            let end = End {
                 answer: answer.clone(),
                 status: record.status(),
-            }));
+            };
+            self.ends.insert((at, number), end);
             self.end_until(record.at());
         }
         answer
@@ -302,11 +268,11 @@ impl Replay {
 
     /// Reports the results of the requests that have ended by then.
     fn end_until(&mut self, at: u64) {
-        while self.ends.peek().is_some_and(|Reverse(end)| end.at <= at) {
-            let Some(Reverse(end)) = self.ends.pop() else {
-                return;
-            };
-            self.keeper.clock().0.store(end.at, Relaxed);
+        while let Some(entry) = self.ends.first_entry()
+            && entry.key().0 <= at
+        {
+            let ((at, _), end) = entry.remove_entry();
+            self.keeper.clock().0.store(at, Relaxed);
             // The memory store always answers.
             if let (true, Some(status)) = (self.is_reported, end.status) {
                 let report = Report::default().status(status);
@@ -318,6 +284,13 @@ impl Replay {
             }
         }
     }
+}
+
+/// Returns the parts of a request that the key, the `match` and the cost of a rule read.
+pub(crate) fn parts(rule: &Rule) -> impl Iterator<Item = KeyPart> {
+    let fields = rule.fields();
+    let compared = fields.filter_map(|field| KeyPart::parse(&field.to_string()).ok());
+    rule.key.iter().cloned().chain(compared)
 }
 
 /// Returns true if a request has a value for this part of a key.

@@ -10,12 +10,12 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ratekeeper_core::Key;
-use ratekeeper_policy::{KeyPart, Rule};
+use ratekeeper_policy::Rule;
 use serde::Serialize;
 
 use crate::log::RequestLog;
-use crate::replay::Replay;
-pub use crate::skip::SkippedLines;
+pub use crate::log::SkippedLines;
+use crate::replay::{Replay, parts};
 use crate::tally::{HOUR, LimitTally, RequestCounts};
 
 /// The results of a replay. Times are texts in the zone of the report.
@@ -135,8 +135,8 @@ impl CountsReport {
         Self {
             requests: counts.requests,
             refused: counts.refused,
-            clients: counts.clients.len,
-            clients_hit: counts.clients_hit,
+            clients: counts.clients(),
+            clients_hit: counts.clients_hit(),
             hours: hours
                 .map(|it| (moment(it.hour * HOUR, zone), it.requests, it.refused))
                 .collect(),
@@ -203,7 +203,7 @@ fn notes(log: &RequestLog, replay: &Replay) -> Vec<String> {
              no network or country fits it"
         ));
     }
-    if !log.summary.has_zones {
+    if log.summary.lacks_zone {
         notes.push("times without an offset are read in the zone of --zone".into());
     }
     if log.late > 0 {
@@ -231,18 +231,8 @@ fn notes(log: &RequestLog, replay: &Replay) -> Vec<String> {
 }
 
 fn limit_notes(rule: &Rule, limit: &LimitTally, replay: &Replay) -> impl Iterator<Item = String> {
-    let matched = rule.fields().map(ToString::to_string);
-    let parts = rule.key.iter().map(KeyPart::to_string).chain(matched);
-    let is_unseen = |part: &String| {
-        replay
-            .unseen
-            .iter()
-            .any(|unseen| unseen.to_string() == *part)
-    };
-    let unseen: Vec<String> = parts
-        .filter(is_unseen)
-        .map(|part| format!("`{part}`"))
-        .collect();
+    let unseen = parts(rule).filter(|part| replay.unseen.contains(part));
+    let unseen: Vec<String> = unseen.map(|part| format!("`{part}`")).collect();
     let lent = rule.limit.algorithm.concurrency().is_some();
     let lacks = (!unseen.is_empty()).then(|| {
         format!(

@@ -27,11 +27,8 @@ pub(crate) struct ReplayTally {
 pub(crate) struct RequestCounts {
     pub(crate) requests: u64,
     pub(crate) refused: u64,
-    pub(crate) clients: NumberSet,
-    /// Refused requests of each client, by its number.
-    pub(crate) refused_of: Vec<u32>,
-    /// Number of clients with a refused request.
-    pub(crate) clients_hit: u64,
+    /// By the number of a client: 0 without a request, else 1 more than its refused requests.
+    clients: Vec<u32>,
     /// By hour since 1970: requests, and the refused ones.
     pub(crate) hours: Vec<HourCounts>,
 }
@@ -43,29 +40,17 @@ pub(crate) struct HourCounts {
     pub(crate) refused: u64,
 }
 
-/// A set of small numbers: a bit for each.
-#[derive(Debug, Default)]
-pub(crate) struct NumberSet {
-    words: Vec<u64>,
-    pub(crate) len: u64,
-}
-
-impl NumberSet {
-    fn insert(&mut self, number: usize) {
-        let (word, bit) = (number / 64, 1 << (number % 64));
-        if word >= self.words.len() {
-            self.words.resize(word + 1, 0);
-        }
-        self.len += u64::from(self.words[word] & bit == 0);
-        self.words[word] |= bit;
-    }
-}
-
 impl RequestCounts {
-    fn add(&mut self, at: u64, client: Option<usize>) {
+    /// Counts a request, of which `refused` is 1 if it was refused, else 0.
+    fn add(&mut self, at: u64, client: Option<usize>, refused: u32) {
         self.requests += 1;
+        self.refused += u64::from(refused);
         if let Some(client) = client {
-            self.clients.insert(client);
+            if client >= self.clients.len() {
+                self.clients.resize(client + 1, 0);
+            }
+            let known = &mut self.clients[client];
+            *known = (*known).max(1).saturating_add(refused);
         }
         let hour = at / HOUR;
         if self.hours.last().is_none_or(|last| last.hour != hour) {
@@ -76,38 +61,32 @@ impl RequestCounts {
         }
         if let Some(last) = self.hours.last_mut() {
             last.requests += 1;
+            last.refused += u64::from(refused);
         }
     }
 
-    /// Counts the request that was added last as refused.
-    fn refuse(&mut self, client: Option<usize>) {
-        self.refused += 1;
-        if let Some(client) = client {
-            if client >= self.refused_of.len() {
-                self.refused_of.resize(client + 1, 0);
-            }
-            let refused = &mut self.refused_of[client];
-            self.clients_hit += u64::from(*refused == 0);
-            *refused = refused.saturating_add(1);
-        }
-        if let Some(last) = self.hours.last_mut() {
-            last.refused += 1;
-        }
+    /// Returns the number of clients with a request.
+    pub(crate) fn clients(&self) -> u64 {
+        self.clients.iter().filter(|known| **known > 0).count() as u64
+    }
+
+    /// Returns the number of clients with a refused request.
+    pub(crate) fn clients_hit(&self) -> u64 {
+        self.clients.iter().filter(|known| **known > 1).count() as u64
     }
 
     /// Returns the numbers of the clients of which it refused most, at most `most` of them.
     pub(crate) fn worst_clients(&self, most: usize) -> Vec<(usize, u32)> {
-        let clients = self.refused_of.iter().copied().enumerate();
-        let mut clients: Vec<(usize, u32)> = clients.filter(|(_, refused)| *refused > 0).collect();
+        let refused = self.clients.iter().map(|known| known.saturating_sub(1));
+        let clients = refused.enumerate().filter(|(_, refused)| *refused > 0);
+        let mut clients: Vec<(usize, u32)> = clients.collect();
         clients.sort_by_key(|(number, refused)| (Reverse(*refused), *number));
         clients.truncate(most);
         clients
     }
 
     fn bytes(&self) -> usize {
-        8 * self.clients.words.len()
-            + 4 * self.refused_of.len()
-            + self.hours.len() * size_of::<HourCounts>()
+        4 * self.clients.len() + self.hours.len() * size_of::<HourCounts>()
     }
 }
 
@@ -143,10 +122,7 @@ impl ReplayTally {
     /// Counts the answer to a request at `at`. Times do not decrease.
     pub(crate) fn add(&mut self, at: u64, client: Option<usize>, answer: &Answer) {
         self.span = Some((self.span.map_or(at, |(first, _)| first), at));
-        self.all.add(at, client);
-        if !answer.allowed() {
-            self.all.refuse(client);
-        }
+        self.all.add(at, client, (!answer.allowed()).into());
         for outcome in answer.outcomes() {
             let index = self.indices.get(&outcome.rule.limit.id);
             if let Some(limit) = index.and_then(|index| self.limits.get_mut(*index)) {
@@ -166,12 +142,12 @@ impl ReplayTally {
 
 impl LimitTally {
     fn add(&mut self, at: u64, client: Option<usize>, outcome: &Outcome<'_>) {
-        self.counts.add(at, client);
+        let refused = outcome.refuses() || outcome.shadow_denies();
+        self.counts.add(at, client, refused.into());
         self.key_missing += u64::from(outcome.key_missing);
-        if !outcome.refuses() && !outcome.shadow_denies() {
+        if !refused {
             return;
         }
-        self.counts.refuse(client);
         self.first_refused.get_or_insert(at);
         let key = outcome.key.as_bytes();
         if let Some(known) = self.keys.get_mut(key) {

@@ -11,8 +11,7 @@
 //!
 //! In a column between quotes, a quote after a backslash does not end it.
 
-use crate::record::{Column, FieldKind, RowWriter, Stamp};
-use crate::skip::SkipReason;
+use crate::record::{Column, FieldKind, RowWriter, SkipReason, Stamp};
 
 /// A format string, compiled.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -115,13 +114,11 @@ impl Template {
             if !column.takes(value) {
                 return Err(WRONG);
             }
-            let is_time = *column == Column::Time;
             row.put(
                 column,
-                if is_time {
-                    value.trim_matches(['[', ']'])
-                } else {
-                    value
+                match column {
+                    Column::Time => value.trim_matches(['[', ']']),
+                    _ => value,
                 },
             )?;
         }

@@ -8,8 +8,8 @@
 //!
 //! Lines of one second often share the text of their time, so the last one is remembered.
 
+use jiff::Timestamp;
 use jiff::civil::DateTime;
-use jiff::fmt::strtime::BrokenDownTime;
 use jiff::tz::TimeZone;
 
 /// Reads the times of one log.
@@ -21,8 +21,8 @@ pub(crate) struct TimeReader {
     last_nanos: u64,
     /// Finest unit that a time was a multiple of, so far.
     pub(crate) resolution: Resolution,
-    /// True if each time stated its zone, so far.
-    pub(crate) has_zones: bool,
+    /// True if a time stated no zone, so far.
+    pub(crate) lacks_zone: bool,
 }
 
 /// Resolution of the times of a log.
@@ -70,7 +70,7 @@ impl TimeReader {
             last: String::new(),
             last_nanos: 0,
             resolution: Resolution::Second,
-            has_zones: true,
+            lacks_zone: false,
         }
     }
 
@@ -89,64 +89,40 @@ impl TimeReader {
 
     fn read_form(&mut self, text: &str) -> Option<u64> {
         let bytes = text.as_bytes();
-        match bytes.get(2) {
-            Some(b'/') => self.common(text),
-            _ if bytes.get(4) == Some(&b'-') => self.iso(text),
-            _ => unix(text),
-        }
-    }
-
-    /// `22/Jan/2019:03:56:14`, then `.123` or not, then ` +0330` or not.
-    fn common(&mut self, text: &str) -> Option<u64> {
-        let has_offset = text.contains(' ');
-        let form = if has_offset { ZONED } else { LOCAL };
-        let time = BrokenDownTime::parse(form, text).ok()?;
-        let at = if has_offset {
-            time.to_timestamp().ok()?
-        } else {
-            self.in_zone(time.to_datetime().ok()?)?
+        let at = match (bytes.get(2), bytes.get(4)) {
+            (Some(b'/'), _) if text.contains(' ') => Timestamp::strptime(ZONED, text).ok()?,
+            (Some(b'/'), _) => self.in_zone(DateTime::strptime(LOCAL, text).ok()?)?,
+            (_, Some(b'-')) => match text.parse() {
+                Ok(at) => at,
+                Err(_) => self.in_zone(text.parse().ok()?)?,
+            },
+            _ => return unix(text),
         };
         u64::try_from(at.as_nanosecond()).ok()
     }
 
-    fn in_zone(&mut self, date: DateTime) -> Option<jiff::Timestamp> {
-        self.has_zones = false;
+    fn in_zone(&mut self, date: DateTime) -> Option<Timestamp> {
+        self.lacks_zone = true;
         self.zone.to_timestamp(date).ok()
     }
-
-    fn iso(&mut self, text: &str) -> Option<u64> {
-        let at = match text.parse::<jiff::Timestamp>() {
-            Ok(at) => at,
-            Err(_) => self.in_zone(text.parse().ok()?)?,
-        };
-        u64::try_from(at.as_nanosecond()).ok()
-    }
 }
 
-/// Reads decimal digits.
-fn number<N: std::str::FromStr>(text: &str, digits: std::ops::Range<usize>) -> Option<N> {
-    let text = text.get(digits)?;
-    text.bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| text.parse().ok())?
-}
-
-/// Returns the nanoseconds of the digits after a point; those beyond nanoseconds are dropped.
-fn fraction(digits: &str) -> Option<u64> {
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+/// Reads decimal digits, perhaps with a fraction, as a whole number and billionths. Further digits
+/// are dropped.
+fn decimal(text: &str) -> Option<(u64, u64)> {
+    let (whole, digits) = text.split_once('.').unwrap_or((text, "0"));
+    let mut bytes = whole.bytes().chain(digits.bytes());
+    if !bytes.all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     let kept = &digits[..digits.len().min(9)];
     let scale = 10_u64.pow(9 - u32::try_from(kept.len()).ok()?);
-    Some(kept.parse::<u64>().ok()? * scale)
+    Some((whole.parse().ok()?, kept.parse::<u64>().ok()? * scale))
 }
 
-/// Reads a Unix time: digits and perhaps a fraction. Its size tells its unit, because a log in
-/// seconds ends in the year 5138.
+/// Reads a Unix time. Its size tells its unit, because a log in seconds ends in the year 5138.
 fn unix(text: &str) -> Option<u64> {
-    let (whole, digits) = text.split_once('.').unwrap_or((text, "0"));
-    let whole = number::<u64>(whole, 0..whole.len())?;
-    let nanos = fraction(digits)?;
+    let (whole, nanos) = decimal(text)?;
     match whole {
         0..100_000_000_000 => whole.checked_mul(SECOND)?.checked_add(nanos),
         100_000_000_000..100_000_000_000_000 => Some(whole * 1_000_000 + nanos / 1_000),
@@ -157,9 +133,9 @@ fn unix(text: &str) -> Option<u64> {
 
 /// Reads a decimal number of a unit as nanoseconds, such as the `0.012` of a request's duration.
 pub(crate) fn span_of(text: &str, unit_nanos: u64) -> Option<u64> {
-    let (whole, digits) = text.split_once('.').unwrap_or((text, "0"));
-    let whole = number::<u64>(whole, 0..whole.len())?.checked_mul(unit_nanos)?;
-    whole.checked_add(fraction(digits)? / (SECOND / unit_nanos).max(1))
+    let (whole, billionths) = decimal(text)?;
+    let whole = whole.checked_mul(unit_nanos)?;
+    whole.checked_add(billionths / (SECOND / unit_nanos).max(1))
 }
 
 #[cfg(test)]
