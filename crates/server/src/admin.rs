@@ -26,7 +26,6 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::{Either, Full};
-use ratekeeper::Clock;
 use ratekeeper_policy::envoy::EnvoyRateLimit;
 use serde_json::{Value, json};
 
@@ -47,12 +46,12 @@ use crate::source::reload::Reloaded;
 
 /// Metrics, health, keys, reload.
 #[derive(Debug)]
-pub(crate) struct AdminDoor<C>(pub(crate) Arc<ServiceContext<C>>);
+pub(crate) struct AdminDoor(pub(crate) Arc<ServiceContext>);
 
 /// The body of an answer: complete, or a stream.
 type AdminBody = Either<Reply, StateStream>;
 
-impl<C: Clock + 'static> Handle for AdminDoor<C> {
+impl Handle for AdminDoor {
     type Body = AdminBody;
 
     async fn handle(
@@ -66,8 +65,8 @@ impl<C: Clock + 'static> Handle for AdminDoor<C> {
     }
 }
 
-async fn answer<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
+async fn answer(
+    shared: &Arc<ServiceContext>,
     caller: Caller<'_>,
     head: &Parts,
     body: RequestBody,
@@ -155,7 +154,7 @@ fn reply(value: &Value) -> Response<Reply> {
     doors::json(StatusCode::OK, value.to_string())
 }
 
-fn policy<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
+fn policy(shared: &ServiceContext) -> Response<Reply> {
     let policy = shared.keeper.policy();
     let client_ip = &policy.client_ip;
     let proxies = client_ip.trusted_proxies.iter();
@@ -182,7 +181,7 @@ fn policy<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
 
 /// `GET /rlconfig`: the rules of Envoy's rate limit service in force, one a line, in the form
 /// that the Go service prints them.
-fn envoy_rules<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
+fn envoy_rules(shared: &ServiceContext) -> Response<Reply> {
     let mut lines = String::new();
     if let Some(config) = shared.keeper.envoy() {
         for rule in config.rules() {
@@ -205,7 +204,7 @@ fn envoy_rules<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
 }
 
 /// `POST /v1/reload`: returns the new version, or all errors of the file.
-async fn reload<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) -> CallResult {
+async fn reload(shared: &Arc<ServiceContext>) -> CallResult {
     let shared_too = Arc::clone(shared);
     let work = changes::by_the_same(move || shared_too.reload(Trigger::Request));
     let outcome = tokio::task::spawn_blocking(work).await;

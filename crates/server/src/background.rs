@@ -35,7 +35,7 @@ const SWEEP: Duration = Duration::from_millis(100);
 const WATCHERS_SWEEP: Duration = Duration::from_secs(30);
 
 /// Starts the tasks that run until the process ends.
-pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
+pub(crate) fn start_tasks(shared: &Arc<ServiceContext>) {
     every(shared, "sweep", SWEEP, sweep);
     let mut filling = Filling::default();
     every(shared, "memory", memory::LOOK, move |it| filling.watch(it));
@@ -44,18 +44,18 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
     start(shared, "by hand", store::by_hand::follow);
     start(shared, "wall clock", wall_clock::watch);
     let processors = machine_load::processors();
-    let load = move |it: &ServiceContext<C>| machine_load::read(it, processors);
+    let load = move |it: &ServiceContext| machine_load::read(it, processors);
     every(shared, "load", machine_load::READ, load);
     every(shared, "alerts", alerts::LOOK, alerts::look);
     every(shared, "bans", bans::LOOK, bans::report_ends);
     let mut expired = ExpiryLog::default();
-    let report = move |it: &ServiceContext<C>| expired.report(it);
+    let report = move |it: &ServiceContext| expired.report(it);
     every(shared, "reservations", expired_reservations::LOOK, report);
     every(shared, "top keys", WATCHERS_SWEEP, sweep_watchers);
     start(shared, "history", history::record);
     start(shared, "dashboard", admin::publish);
     let mut hour = HourCounts::default();
-    let watch = move |it: &ServiceContext<C>| hour.watch(it);
+    let watch = move |it: &ServiceContext| hour.watch(it);
     every(shared, "missing keys", missing_keys::LOOK, watch);
     start(shared, "state", saving::save_regularly);
     let listeners = shared.observers.metrics.process.tls.get();
@@ -83,10 +83,10 @@ pub(crate) fn start_tasks<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) {
 }
 
 /// Starts a task of the service; it is begun again if it panics.
-fn start<C: Clock + 'static, F: Future<Output = ()> + Send + 'static>(
-    shared: &Arc<ServiceContext<C>>,
+fn start<F: Future<Output = ()> + Send + 'static>(
+    shared: &Arc<ServiceContext>,
     name: &'static str,
-    task: impl Fn(Arc<ServiceContext<C>>) -> F + Send + 'static,
+    task: impl Fn(Arc<ServiceContext>) -> F + Send + 'static,
 ) {
     let kept = Arc::clone(shared);
     keep(shared, name, move || task(Arc::clone(&kept)));
@@ -94,11 +94,11 @@ fn start<C: Clock + 'static, F: Future<Output = ()> + Send + 'static>(
 
 /// Starts a task that acts now, and again after each `period`. If it panics, it begins again with
 /// the state that it began with.
-fn every<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
+fn every(
+    shared: &Arc<ServiceContext>,
     name: &'static str,
     period: Duration,
-    act: impl FnMut(&ServiceContext<C>) + Clone + Send + 'static,
+    act: impl FnMut(&ServiceContext) + Clone + Send + 'static,
 ) {
     start(shared, name, move |shared| {
         let mut act = act.clone();
@@ -114,14 +114,14 @@ fn every<C: Clock + 'static>(
 }
 
 /// Removes idle keys, a bounded step at a time.
-fn sweep<C: Clock>(shared: &ServiceContext<C>) {
+fn sweep(shared: &ServiceContext) {
     let keeper = &shared.keeper;
     keeper.store().local().sweep(keeper.clock().now());
 }
 
 /// Drops counts and records that are too old, and returns their memory.
-fn sweep_watchers<C: Clock>(shared: &ServiceContext<C>) {
-    let now = shared.keeper.clock().now();
+fn sweep_watchers(shared: &ServiceContext) {
+    let now = shared.now();
     shared.observers.watchers.top_keys.sweep(now);
     shared.observers.watchers.recorder.sweep(now);
 }

@@ -13,6 +13,7 @@ use ratekeeper_store::AnyStore;
 
 use crate::Event;
 use crate::admin::{Snapshot, Streams};
+use crate::clock::ServiceClock;
 use crate::config::ExplainLimit;
 use crate::doors::Access;
 use crate::doors::hold::HoldQueue;
@@ -29,8 +30,8 @@ use crate::source::PolicyOrigin;
 use crate::state::StateFolder;
 
 #[derive(Debug)]
-pub(crate) struct ServiceContext<C> {
-    pub(crate) keeper: Arc<Keeper<AnyStore, C>>,
+pub(crate) struct ServiceContext {
+    pub(crate) keeper: Arc<Keeper<AnyStore, ServiceClock>>,
     pub(crate) observers: Observers,
     pub(crate) source: PolicyOrigin,
     pub(crate) readiness: Readiness,
@@ -57,8 +58,8 @@ pub(crate) struct ServiceContext<C> {
 }
 
 /// What a [`ServiceContext`] is made of.
-pub(crate) struct ContextParts<C> {
-    pub(crate) keeper: Keeper<AnyStore, C>,
+pub(crate) struct ContextParts {
+    pub(crate) keeper: Keeper<AnyStore, ServiceClock>,
     pub(crate) source: PolicyOrigin,
     pub(crate) state: Option<Arc<StateFolder>>,
     pub(crate) alerts: Alerts,
@@ -69,11 +70,8 @@ pub(crate) struct ContextParts<C> {
     pub(crate) sink: Sink,
 }
 
-impl<C: Clock> ServiceContext<C> {
-    pub(crate) fn new(parts: ContextParts<C>) -> Self
-    where
-        C: 'static,
-    {
+impl ServiceContext {
+    pub(crate) fn new(parts: ContextParts) -> Self {
         let keeper = Arc::new(parts.keeper);
         let clock = keeper.clock();
         let unix_seconds = clock.origin().unix_nanos(clock.now()) / NANOS;
@@ -113,9 +111,14 @@ impl<C: Clock> ServiceContext<C> {
         self.keeper.wall_origin()
     }
 
+    /// Returns the time of the clock.
+    pub(crate) fn now(&self) -> Time {
+        self.keeper.clock().now()
+    }
+
     /// Returns nanoseconds since 1970.
     pub(crate) fn unix_nanos(&self) -> u64 {
-        self.origin().unix_nanos(self.keeper.clock().now())
+        self.origin().unix_nanos(self.now())
     }
 
     /// Notes that the files of a source are those in force.
@@ -136,7 +139,7 @@ impl<C: Clock> ServiceContext<C> {
 
     /// Counts a decided request.
     pub(crate) fn record(&self, protocol: Protocol, request: LoggedRequest<'_>, answer: &Answer) {
-        let (now, path) = (self.keeper.clock().now(), self.decision_path());
+        let (now, path) = (self.now(), self.decision_path());
         self.observers.note(protocol, path, request, answer, now);
     }
 
@@ -156,14 +159,14 @@ impl<C: Clock> ServiceContext<C> {
     /// Counts a call with a wrong token, and logs it.
     pub(crate) fn note_wrong_token(&self, caller: SocketAddr, headers: &HeaderMap) {
         if self.access.has_wrong_token(headers) {
-            let now = self.keeper.clock().now();
+            let now = self.now();
             self.observers.metrics.process.wrong_token(caller, now);
         }
     }
 
     /// Returns true if this is the first report of an untrusted proxy in this hour of that policy.
     pub(crate) fn first_untrusted(&self, version: u32) -> bool {
-        let hour = NoticeHour::new(version, self.keeper.clock().now()).word();
+        let hour = NoticeHour::new(version, self.now()).word();
         let reported = &self.untrusted_reported;
         reported.load(Ordering::Relaxed) != hour && reported.swap(hour, Ordering::Relaxed) != hour
     }

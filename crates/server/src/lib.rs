@@ -52,6 +52,7 @@ mod addresses;
 mod admin;
 mod background;
 mod capacity;
+mod clock;
 mod config;
 mod context;
 mod counter;

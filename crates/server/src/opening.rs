@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::Clock;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -29,14 +28,14 @@ pub(crate) enum ServePlace {
 pub(crate) struct Opened(Option<JoinHandle<()>>);
 
 /// A door that is about to accept connections.
-pub(crate) struct Opening<C> {
-    pub(crate) shared: Arc<ServiceContext<C>>,
+pub(crate) struct Opening {
+    pub(crate) shared: Arc<ServiceContext>,
     pub(crate) door: Door,
     pub(crate) connections: Arc<Connections>,
     pub(crate) spans: Spans,
 }
 
-impl<C: Clock + 'static> Opening<C> {
+impl Opening {
     /// Does not linger at a socket of the next process, which waits for the end of this one.
     pub(crate) fn do_not_linger_for(&mut self, listener: Option<&DoorListener>) {
         if listener.is_some_and(|listener| listener.opened_by == OpenedBy::Parent) {
@@ -71,7 +70,7 @@ impl<C: Clock + 'static> Opening<C> {
                         ServePlace::Workers(workers) => workers.next(),
                     };
                     let failed = |error: &std::io::Error| {
-                        let now = shared.keeper.clock().now();
+                        let now = shared.now();
                         let process = &shared.observers.metrics.process;
                         process.accept_failed(door, error, now);
                     };

@@ -22,6 +22,7 @@ use crate::admin::Streams;
 use crate::background::exports::Exports;
 use crate::background::memory::{self, StoreBudget};
 use crate::capacity::Capacity;
+use crate::clock::ServiceClock;
 use crate::config::proxy_settings;
 use crate::context::{ContextParts, ServiceContext};
 use crate::doors::grpc::{self, GrpcDoor};
@@ -59,8 +60,9 @@ impl Service {
     /// # Errors
     /// When the policy has errors, an address is taken, or the system refuses something.
     pub fn start(config: &Config) -> Result<Self, StartError> {
-        Self::start_after(config, SystemClock::new(), |clock, saved| {
-            saved.map_or(clock, |it| SystemClock::continuing(it.zero, it.reading))
+        Self::start_after(config, ServiceClock::new(SystemClock::new()), |saved| {
+            let clock = SystemClock::continuing(saved.zero, saved.reading);
+            Some(ServiceClock::new(clock))
         })
     }
 
@@ -71,15 +73,15 @@ impl Service {
     /// # Errors
     /// As [`Service::start`].
     pub fn start_with<C: Timer + 'static>(config: &Config, clock: C) -> Result<Self, StartError> {
-        Self::start_after(config, clock, |clock, _| clock)
+        Self::start_after(config, ServiceClock::new(clock), |_| None)
     }
 
     /// Starts the service; `continued` returns the clock that goes on with the one of the last
     /// process, if that has left its state.
-    fn start_after<C: Timer + 'static>(
+    fn start_after(
         config: &Config,
-        clock: C,
-        continued: impl FnOnce(C, Option<SavedClock>) -> C,
+        clock: ServiceClock,
+        continued: impl FnOnce(SavedClock) -> Option<ServiceClock>,
     ) -> Result<Self, StartError> {
         let token = match &config.admin_token {
             Some(text) => Some(Token::new(text).ok_or(StartError::Token)?),
@@ -95,7 +97,8 @@ impl Service {
         let mut notices = loaded.notices;
         let own = folder.as_deref().filter(|_| redis.is_none());
         let counters = own.and_then(|folder| folder.counters(&mut notices));
-        let clock = continued(clock, counters.as_ref().map(|it| it.clock));
+        let saved = counters.as_ref().map(|it| it.clock);
+        let clock = saved.and_then(continued).unwrap_or(clock);
         let envoy_files = ConfigSource::new(
             config.envoy_config.clone(),
             config.policy.as_deref(),
@@ -172,7 +175,7 @@ impl Service {
         Self::open(config, open)
     }
 
-    fn open<C: Timer + 'static>(config: &Config, open: Open<C>) -> Result<Self, StartError> {
+    fn open(config: &Config, open: Open) -> Result<Self, StartError> {
         let failed = |error: std::io::Error| StartError::Thread(error.to_string());
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -259,17 +262,17 @@ impl Drop for Service {
 }
 
 /// A started service: its state and its doors.
-struct Open<C: Clock + 'static> {
-    shared: Arc<ServiceContext<C>>,
+struct Open {
+    shared: Arc<ServiceContext>,
     store_secrets: Option<StoreSecrets>,
     exports: Exports,
     doors: Doors<DoorListener>,
     capacity: Capacity,
-    proxy: Option<Arc<ProxyListener<C>>>,
-    grpc: GrpcDoor<C>,
+    proxy: Option<Arc<ProxyListener>>,
+    grpc: GrpcDoor,
 }
 
-impl<C: Timer + 'static> Open<C> {
+impl Open {
     /// Returns TLS of the doors that have certificates.
     fn tls(&self) -> Vec<Arc<ListenerTls>> {
         let mut tls = Vec::new();

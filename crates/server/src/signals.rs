@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ratekeeper::Clock;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
@@ -50,8 +49,8 @@ impl Signals {
 }
 
 /// Returns when the service must stop; reloads meanwhile when asked by signal.
-pub(crate) async fn wait_for_the_end<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
+pub(crate) async fn wait_for_the_end(
+    shared: &Arc<ServiceContext>,
     signals: &mut Option<Signals>,
     stopped: &mut mpsc::Receiver<()>,
 ) {

@@ -16,7 +16,6 @@ pub(crate) mod servers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::Clock;
 use ratekeeper_core::{Nanos, Origin, Outage, Time};
 use ratekeeper_store::{
     AnyStore, Fallback, HealthChange, MemoryConfig, MemoryStore, RedisStore, StoreError,
@@ -61,7 +60,7 @@ pub(crate) fn open(
 }
 
 /// Looks after a shared store until the service ends.
-pub(crate) async fn tend<C: Clock>(shared: Arc<ServiceContext<C>>) {
+pub(crate) async fn tend(shared: Arc<ServiceContext>) {
     let mut tick = interval(TEND);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut log = ServerLog::default();
@@ -70,7 +69,7 @@ pub(crate) async fn tend<C: Clock>(shared: Arc<ServiceContext<C>>) {
         tend_once(&shared).await;
         let servers = store.main();
         if servers.has_parts() {
-            let now = shared.keeper.clock().now();
+            let now = shared.now();
             for event in log.changes(&servers.server_health(), now) {
                 shared.sink.emit(&event);
             }
@@ -80,7 +79,7 @@ pub(crate) async fn tend<C: Clock>(shared: Arc<ServiceContext<C>>) {
 
 /// Compares the clock of a shared store with ours until the service ends, and warns of a
 /// difference at most once an hour.
-pub(crate) async fn compare_clocks<C: Clock>(shared: Arc<ServiceContext<C>>) {
+pub(crate) async fn compare_clocks(shared: Arc<ServiceContext>) {
     let mut tick = interval(COMPARE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut warned: Option<Time> = None;
@@ -90,7 +89,7 @@ pub(crate) async fn compare_clocks<C: Clock>(shared: Arc<ServiceContext<C>>) {
             continue;
         }
         compare_once(&shared, store.main()).await;
-        let now = shared.keeper.clock().now();
+        let now = shared.now();
         let is_due = warned.is_none_or(|warned| now.since(warned) >= WARN_AGAIN);
         let offset = shared.observers.metrics.clock_offset.load();
         if let Some(text) = offset.and_then(clock_warning).filter(|_| is_due) {
@@ -116,8 +115,8 @@ fn clock_warning(offset: i64) -> Option<String> {
 }
 
 /// Compares the clocks of all servers with ours; the largest difference counts.
-async fn compare_once<C: Clock>(shared: &ServiceContext<C>, store: &RedisStore) {
-    let unix = || shared.origin().unix_nanos(shared.keeper.clock().now());
+async fn compare_once(shared: &ServiceContext, store: &RedisStore) {
+    let unix = || shared.unix_nanos();
     let mut furthest: Option<i64> = None;
     for server in store.servers().await.unwrap_or_default() {
         let before = unix();
@@ -135,11 +134,11 @@ async fn compare_once<C: Clock>(shared: &ServiceContext<C>, store: &RedisStore) 
 }
 
 /// Looks after a shared store, and emits an event when its health changes.
-pub(crate) async fn tend_once<C: Clock>(shared: &ServiceContext<C>) {
+pub(crate) async fn tend_once(shared: &ServiceContext) {
     let Some(store) = shared.keeper.store().shared() else {
         return;
     };
-    let now = shared.keeper.clock().now();
+    let now = shared.now();
     match store.tend(now).await {
         Some(HealthChange::Down(error)) => shared.sink.emit(&Event::StoreDown { error }),
         Some(HealthChange::Up(debited)) => shared.sink.emit(&Event::StoreUp { debited }),
@@ -152,7 +151,7 @@ pub(crate) async fn tend_once<C: Clock>(shared: &ServiceContext<C>) {
 
 /// Returns true if any limit does something else than refuse while the store fails; without
 /// limits nothing needs a store.
-fn has_fallback<C: Clock>(shared: &ServiceContext<C>) -> bool {
+fn has_fallback(shared: &ServiceContext) -> bool {
     let refuses = |outage| matches!(outage, Outage::Deny | Outage::Error);
     let policy = shared.keeper.policy();
     let mut rules = policy.rules.iter();

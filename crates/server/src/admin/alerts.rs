@@ -1,7 +1,6 @@
 //! Alerts: the active ones.
 
 use http::Response;
-use ratekeeper::Clock;
 use serde_json::{Value, json};
 
 use super::reply;
@@ -14,7 +13,7 @@ use crate::serve::listener::Reply;
 const MAX_LISTED: usize = 1_000;
 
 /// `GET /v1/alerts`: the active alerts of this process, the oldest first, with their keys.
-pub(super) fn alerts<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
+pub(super) fn alerts(shared: &ServiceContext) -> Response<Reply> {
     let active = shared.observers.alerts.active();
     let about = |notice: &AlertNotice| -> Value {
         json!({

@@ -1,6 +1,5 @@
 //! Bans: the banned keys of a limit; keys that an operator bans or allows by hand.
 
-use ratekeeper::Clock;
 use ratekeeper_core::{Decision, Key, MAX_BAN, Nanos, Time};
 use ratekeeper_policy::{HandAct, HandEntry, MAX_BY_HAND, RevealKeys, Rule};
 use ratekeeper_store::{AnyStore, BanCursor, BanPage, BannedKey, KeyEntry, MemoryStore, Store};
@@ -25,9 +24,9 @@ struct Listed {
 
 /// `GET /v1/bans?limit=NAME&top=20`: the banned keys, and those set by hand; with `reveal=policy` as
 /// `reveal_keys` says, with `from=NEXT` those from where the last answer ended.
-pub(super) async fn list<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallResult {
+pub(super) async fn list(shared: &ServiceContext, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "top", "reveal", "from"])?;
-    let (policy, now) = (shared.keeper.policy(), shared.keeper.clock().now());
+    let (policy, now) = (shared.keeper.policy(), shared.now());
     let (rule, top) = (query.rule(&policy)?, query.top("top")?);
     let from = query.parsed("from", "the `next` of a list of bans", |text| {
         text.parse().ok()
@@ -58,8 +57,8 @@ pub(super) async fn list<C: Clock>(shared: &ServiceContext<C>, query: &str) -> C
 }
 
 /// Returns the keys of a limit that operators have set, those that end last.
-pub(super) fn by_hand_shown<C: Clock>(
-    shared: &ServiceContext<C>,
+pub(super) fn by_hand_shown(
+    shared: &ServiceContext,
     rule: &Rule,
     top: usize,
     how: RevealKeys,
@@ -81,22 +80,17 @@ pub(super) fn by_hand_shown<C: Clock>(
 
 /// Returns the longest bans of a limit as `reveal_keys` says; `null` for a limit without bans, and
 /// for a shared store, all keys of which would have to be read.
-pub(super) fn of_memory<C: Clock>(shared: &ServiceContext<C>, rule: &Rule, top: usize) -> Value {
+pub(super) fn of_memory(shared: &ServiceContext, rule: &Rule, top: usize) -> Value {
     let store = shared.keeper.store();
     if rule.limit.algorithm.bans().is_none() || store.shared().is_some() {
         return Value::Null;
     }
-    let listed = in_memory(store.local(), rule, top, shared.keeper.clock().now());
+    let listed = in_memory(store.local(), rule, top, shared.now());
     let how = shared.keeper.policy().settings.reveal_keys;
     as_shown(shared, rule, listed, how)
 }
 
-fn as_shown<C: Clock>(
-    shared: &ServiceContext<C>,
-    rule: &Rule,
-    mut listed: Listed,
-    how: RevealKeys,
-) -> Value {
+fn as_shown(shared: &ServiceContext, rule: &Rule, mut listed: Listed, how: RevealKeys) -> Value {
     let ends = |ban: &BannedKey| ban.entry.decision.verdict.retry_after();
     listed.bans.sort_by_key(|ban| std::cmp::Reverse(ends(ban)));
     let reveal = shared.key_reveal(how);
@@ -158,7 +152,7 @@ async fn keyless(store: &AnyStore, rule: &Rule, now: Time) -> Result<Listed, Pro
 
 /// `POST /v1/bans?limit=NAME&key=VALUE&for=1h`: bans a key from now on, or allows it with
 /// `act=allow`, in place of an earlier ban or allowance.
-pub(super) async fn add<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallResult {
+pub(super) async fn add(shared: &ServiceContext, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "key", "act", "for"])?;
     let act = query.parsed("act", "`ban` or `allow`", HandAct::parse)?;
     let expected = format!("a duration of at most {MAX_BAN}, for example `for=1h`");
@@ -174,7 +168,7 @@ pub(super) async fn add<C: Clock>(shared: &ServiceContext<C>, query: &str) -> Ca
 
 /// `DELETE /v1/bans?limit=NAME&key=VALUE`: ends the ban or the allowance by hand, lifts a ban by the
 /// policy, and forgets the strikes.
-pub(super) async fn lift<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallResult {
+pub(super) async fn lift(shared: &ServiceContext, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "key"])?;
     set(shared, &query, None).await
 }
@@ -188,11 +182,7 @@ struct ByHand {
 
 /// Bans or allows a key, or lifts both. A ban by hand replaces one by the policy, so that the key is
 /// free at its end.
-async fn set<C: Clock>(
-    shared: &ServiceContext<C>,
-    query: &Query<'_>,
-    wanted: Option<ByHand>,
-) -> CallResult {
+async fn set(shared: &ServiceContext, query: &Query<'_>, wanted: Option<ByHand>) -> CallResult {
     let policy = shared.keeper.policy();
     let rule = query.rule(&policy)?;
     let bytes = key_of(&policy, rule, &query.texts("key"))?;
@@ -226,7 +216,7 @@ async fn set<C: Clock>(
         }
     };
     let text = format!("key {parts} of limit {limit} {did}");
-    let now = shared.keeper.clock().now();
+    let now = shared.now();
     let unix_millis = shared.unix_millis(now);
     shared
         .observers
@@ -243,8 +233,8 @@ async fn set<C: Clock>(
 }
 
 /// Sets or lifts the entry of a key; returns the act of the entry before.
-pub(super) async fn set_by_hand<C: Clock>(
-    shared: &ServiceContext<C>,
+pub(super) async fn set_by_hand(
+    shared: &ServiceContext,
     rule: &Rule,
     key: Key<'_>,
     entry: Option<HandEntry>,
@@ -263,12 +253,8 @@ pub(super) async fn set_by_hand<C: Clock>(
 }
 
 /// Lifts the ban of a key by the policy, and forgets its strikes; returns true if it was banned.
-async fn lift_ban<C: Clock>(
-    shared: &ServiceContext<C>,
-    rule: &Rule,
-    key: Key<'_>,
-) -> Result<bool, Problem> {
-    let (store, now) = (shared.keeper.store(), shared.keeper.clock().now());
+async fn lift_ban(shared: &ServiceContext, rule: &Rule, key: Key<'_>) -> Result<bool, Problem> {
+    let (store, now) = (shared.keeper.store(), shared.now());
     let mut was_banned = false;
     if rule.limit.algorithm.bans().is_none() {
         return Ok(was_banned);

@@ -26,7 +26,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
-use ratekeeper::Clock;
 use serde_json::json;
 
 use super::query::Query;
@@ -92,9 +91,7 @@ pub(super) fn lead_there() -> Response<Reply> {
 }
 
 /// `GET /v1/dashboard`: the state of the service.
-pub(super) async fn snapshot<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
-) -> Response<Reply> {
+pub(super) async fn snapshot(shared: &Arc<ServiceContext>) -> Response<Reply> {
     let shared = Arc::clone(shared);
     // On a thread of its own, so that no decision waits while the state is made.
     let made = tokio::task::spawn_blocking(move || last_state(&shared)).await;
@@ -111,8 +108,8 @@ pub(super) async fn snapshot<C: Clock + 'static>(
 }
 
 /// Returns the state of this second, which the first viewer of the second makes.
-fn last_state<C: Clock>(shared: &ServiceContext<C>) -> Bytes {
-    let second = shared.keeper.clock().now().as_nanos() / 1_000_000_000;
+fn last_state(shared: &ServiceContext) -> Bytes {
+    let second = shared.now().as_nanos() / 1_000_000_000;
     let mut last = shared.snapshot.0.lock();
     match &*last {
         Some((made, body)) if *made == second => body.clone(),
@@ -125,7 +122,7 @@ fn last_state<C: Clock>(shared: &ServiceContext<C>) -> Bytes {
 }
 
 /// `GET /v1/history?limit=NAME`: the minutes of a day, the newest last.
-pub(super) fn day<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallResult {
+pub(super) fn day(shared: &ServiceContext, query: &str) -> CallResult {
     let policy = shared.keeper.policy();
     let rule = Query::read(query, &["limit"])?.rule(&policy)?;
     let recent = shared.observers.history.recent(rule.limit.id);

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use bytes::Bytes;
-use ratekeeper::Clock;
 use ratekeeper_core::{Call, Charge, GrantId, Granted, Key, Mode, Permits, Quota};
 use ratekeeper_policy::{KeyPart, Rule};
 use ratekeeper_store::{Store, StoreError};
@@ -39,9 +38,9 @@ struct GrantBody {
 }
 
 /// `POST /v1/grant`
-pub(super) async fn grant<C: Clock>(shared: &ServiceContext<C>, body: &Bytes) -> CallResult {
+pub(super) async fn grant(shared: &ServiceContext, body: &Bytes) -> CallResult {
     let body: GrantBody = read(body)?;
-    let (policy, now) = (shared.keeper.policy(), shared.keeper.clock().now());
+    let (policy, now) = (shared.keeper.policy(), shared.now());
     let rule = granting(find(&policy, &body.limit)?)?;
     let permits = permits(rule, &body.permits)?;
     if body.id.is_empty() || body.id.len() > MAX_ID_BYTES {

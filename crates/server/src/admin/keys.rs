@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use ratekeeper::Clock;
 use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Nanos, Permits, Time, Verdict};
 use ratekeeper_policy::{KeyBytes, KeyPart, Policy, Rule, Variant};
 use ratekeeper_store::{AnyStore, Store};
@@ -18,12 +17,12 @@ use crate::observe::changes::ChangeKind;
 use crate::store::by_hand;
 
 /// `GET /v1/keys?limit=NAME&top=20`: the keys with the least remaining.
-pub(super) fn keys<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallResult {
+pub(super) fn keys(shared: &ServiceContext, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "top"])?;
     let count = query.top("top")?;
     let policy = shared.keeper.policy();
     let rule = query.rule(&policy)?;
-    let now = shared.keeper.clock().now();
+    let now = shared.now();
     if shared.keeper.store().shared().is_some() {
         let detail = "look up one key: /v1/keys/LIMIT?key=VALUE";
         return Err(Problem::new(NOT_LISTED, detail));
@@ -46,16 +45,12 @@ pub(super) fn keys<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallRes
 
 /// `GET /v1/keys/LIMIT?key=VALUE`: one key, `key` once for each part, each as a request brings
 /// it or as the list of keys shows it.
-pub(super) async fn key<C: Clock>(
-    shared: &ServiceContext<C>,
-    name: &str,
-    query: &str,
-) -> CallResult {
+pub(super) async fn key(shared: &ServiceContext, name: &str, query: &str) -> CallResult {
     let policy = shared.keeper.policy();
     let rule = find(&policy, name)?;
     let bytes = key_of(&policy, rule, &Query::read(query, &["key"])?.texts("key"))?;
     let key = Key::from_bytes(&bytes);
-    let now = shared.keeper.clock().now();
+    let now = shared.now();
     let store = shared.keeper.store();
     let exact = rule.variants.exact_of_key(key, shared.unix_nanos());
     let exact = exact.map(|variant| (&variant.limit, variant.quota));
@@ -109,16 +104,12 @@ pub(super) async fn key<C: Clock>(
 
 /// `DELETE /v1/keys/LIMIT?key=VALUE`: resets one key under each of its numbers and under the
 /// helper limits that have the same key; `key` as for a look-up, all parts of it.
-pub(super) async fn reset<C: Clock>(
-    shared: &ServiceContext<C>,
-    name: &str,
-    query: &str,
-) -> CallResult {
+pub(super) async fn reset(shared: &ServiceContext, name: &str, query: &str) -> CallResult {
     let policy = shared.keeper.policy();
     let rule = find(&policy, name)?;
     let bytes = key_of(&policy, rule, &Query::read(query, &["key"])?.texts("key"))?;
     let key = Key::from_bytes(&bytes);
-    let now = shared.keeper.clock().now();
+    let now = shared.now();
     // Soft and elastic parts, and the candidate. Values of `distinct` have longer keys.
     let beside = rule.otherwise.iter().chain(&rule.candidate);
     let beside = beside.filter_map(|index| policy.rules.get(*index as usize));

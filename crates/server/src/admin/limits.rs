@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 
 use http::Response;
-use ratekeeper::Clock;
 use ratekeeper_core::LimitId;
 use ratekeeper_policy::{Policy, Rule, WallTime};
 use ratekeeper_store::{LimitUsage, Usage};
@@ -45,14 +44,14 @@ pub(super) fn usage_of(usage: &Usage, id: LimitId) -> LimitUsage {
 }
 
 /// `GET /v1/explain?limit=NAME`: a limit in words, as `ratekeeper explain` lists it.
-pub(super) fn explain<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallResult {
+pub(super) fn explain(shared: &ServiceContext, query: &str) -> CallResult {
     let Some(words) = shared.explain else {
         let detail = "this process explains no limits; use `ratekeeper explain`";
         return Err(Problem::new(UNKNOWN_PATH, detail));
     };
     let policy = shared.keeper.policy();
     let rule = Query::read(query, &["limit"])?.rule(&policy)?;
-    let now = shared.keeper.clock().now();
+    let now = shared.now();
     let lines = words(&policy, rule, WallTime::new(shared.origin(), now));
     Ok(reply(
         &json!({ "limit": &*rule.limit.name, "lines": lines }),
@@ -60,7 +59,7 @@ pub(super) fn explain<C: Clock>(shared: &ServiceContext<C>, query: &str) -> Call
 }
 
 /// `GET /v1/limits`: the limits with their usage.
-pub(super) fn limits<C: Clock>(shared: &ServiceContext<C>) -> Response<Reply> {
+pub(super) fn limits(shared: &ServiceContext) -> Response<Reply> {
     let policy = shared.keeper.policy();
     let usage = with_variants(&policy, shared.keeper.store().local().usage());
     let rules = policy.rules.iter().zip(policy.rules.descriptions());

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
-use ratekeeper::Clock;
 use ratekeeper_core::{LimitId, Time};
 use ratekeeper_policy::{Rule, WallTime};
 use ratekeeper_store::Loans;
@@ -23,10 +22,7 @@ use crate::state::StateFolder;
 use crate::store::by_hand;
 
 /// `GET /metrics`, in the format and the coding that the request accepts.
-pub(super) async fn metrics<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
-    headers: &HeaderMap,
-) -> Response<Reply> {
+pub(super) async fn metrics(shared: &Arc<ServiceContext>, headers: &HeaderMap) -> Response<Reply> {
     let format = Format::accepted(headers);
     let coding = Coding::accepted(headers);
     let shared = Arc::clone(shared);
@@ -53,8 +49,8 @@ fn response(format: Format, coding: Coding, body: Bytes) -> Response<Reply> {
 }
 
 /// Reads all metrics of the service.
-pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> Vec<MetricValues> {
-    let (any, now) = (shared.keeper.store(), shared.keeper.clock().now());
+pub(crate) fn read(shared: &ServiceContext) -> Vec<MetricValues> {
+    let (any, now) = (shared.keeper.store(), shared.now());
     let (policy, origin) = (shared.keeper.policy(), shared.origin());
     let wall = WallTime::new(origin, now);
     let rules: HashMap<LimitId, &Rule> = policy
@@ -122,7 +118,7 @@ pub(crate) fn read<C: Clock>(shared: &ServiceContext<C>) -> Vec<MetricValues> {
 }
 
 /// Returns the number of keys that a limit denied a moment ago, and the share of the first.
-fn denied<C: Clock>(shared: &ServiceContext<C>, limit: LimitId, now: Time) -> DeniedKeys {
+fn denied(shared: &ServiceContext, limit: LimitId, now: Time) -> DeniedKeys {
     let found = top::most_denied(shared, limit, now);
     let Some(found) = found.filter(|found| found.denied > 0) else {
         return DeniedKeys::default();

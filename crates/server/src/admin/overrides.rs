@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use ratekeeper::Clock;
 use ratekeeper_core::Key;
 use ratekeeper_policy::config::{
     OverrideLine, exact_key_text, is_key_pattern, key_pairs, override_lines,
@@ -77,10 +76,7 @@ fn exact_key(policy: &Policy, line: &OverrideLine, values: &[&str]) -> Result<St
 
 /// `GET /v1/overrides?limit=NAME&key=VALUE&top=20`: the first overrides of the file in force, of
 /// one limit or key if the call names it.
-pub(super) async fn list<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
-    query: &str,
-) -> CallResult {
+pub(super) async fn list(shared: &Arc<ServiceContext>, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "key", "value", "top"])?;
     let (asked, top) = (
         line(&query, &[], &shared.keeper.policy())?,
@@ -94,10 +90,10 @@ pub(super) async fn list<C: Clock + 'static>(
 }
 
 /// Returns the answer of a list; `None` if the policy names no file.
-fn listed<C: Clock>(shared: &ServiceContext<C>, asked: &OverrideLine, top: usize) -> Option<Value> {
+fn listed(shared: &ServiceContext, asked: &OverrideLine, top: usize) -> Option<Value> {
     let (policy_text, policy) = shared.overrides_in_force()?;
     let (file, text) = policy_text.files.overrides()?;
-    let now = shared.origin().unix_nanos(shared.keeper.clock().now());
+    let now = shared.unix_nanos();
     let all = policy
         .rules
         .iter()
@@ -124,30 +120,21 @@ fn listed<C: Clock>(shared: &ServiceContext<C>, asked: &OverrideLine, top: usize
 }
 
 /// `PUT /v1/overrides?limit=NAME&key=VALUE&set=NUMBERS`, with `until` and `reason` if wanted.
-pub(super) async fn set<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
-    query: &str,
-) -> CallResult {
+pub(super) async fn set(shared: &Arc<ServiceContext>, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "key", "set", "value", "until", "reason"])?;
     let line = line(&query, &["limit", "key", "set"], &shared.keeper.policy())?;
     change(shared, OverrideChange::Set(line)).await
 }
 
 /// `DELETE /v1/overrides?limit=NAME&key=VALUE`
-pub(super) async fn remove<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
-    query: &str,
-) -> CallResult {
+pub(super) async fn remove(shared: &Arc<ServiceContext>, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "key", "value"])?;
     let line = line(&query, &["limit", "key"], &shared.keeper.policy())?;
     change(shared, OverrideChange::Remove(line)).await
 }
 
 /// Makes a change, and answers once it is in force.
-async fn change<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
-    change: OverrideChange,
-) -> CallResult {
+async fn change(shared: &Arc<ServiceContext>, change: OverrideChange) -> CallResult {
     let context = Arc::clone(shared);
     let work = move || {
         let changed = context.change_overrides(&change);

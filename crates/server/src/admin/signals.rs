@@ -1,7 +1,6 @@
 //! Signals: the levels that other programs set for elastic limits.
 
 use bytes::Bytes;
-use ratekeeper::Clock;
 use ratekeeper_core::Nanos;
 use ratekeeper_policy::{LOAD, upstream_signal};
 use serde::Deserialize;
@@ -28,7 +27,7 @@ struct Level {
 }
 
 /// `PUT /v1/signals/NAME`
-pub(super) fn set<C: Clock>(shared: &ServiceContext<C>, name: &str, body: &Bytes) -> CallResult {
+pub(super) fn set(shared: &ServiceContext, name: &str, body: &Bytes) -> CallResult {
     let level: Level = read(body)?;
     if name == LOAD {
         let detail =

@@ -1,6 +1,5 @@
 //! Top: the busiest and the most refused keys of a limit, and the limits that refuse most.
 
-use ratekeeper::Clock;
 use ratekeeper_core::{Key, LimitId, Nanos, Time};
 use ratekeeper_policy::{Policy, RevealKeys, Rule};
 use ratekeeper_store::BreakerState;
@@ -56,7 +55,7 @@ impl TopQuery {
 
 /// `GET /v1/top?limit=NAME&by=denied&window=1m&count=20`: the keys of a limit; without `limit`, the
 /// limits.
-pub(super) fn answer<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallResult {
+pub(super) fn answer(shared: &ServiceContext, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "by", "window", "count"])?;
     let listed = TopQuery::read(&query)?;
     let policy = shared.keeper.policy();
@@ -70,8 +69,8 @@ pub(super) fn answer<C: Clock>(shared: &ServiceContext<C>, query: &str) -> CallR
 }
 
 /// Returns the denials of a limit in this minute and the one before it, with the most denied key.
-pub(super) fn most_denied<C: Clock>(
-    shared: &ServiceContext<C>,
+pub(super) fn most_denied(
+    shared: &ServiceContext,
     limit: LimitId,
     now: Time,
 ) -> Option<TopKeysFound> {
@@ -80,11 +79,7 @@ pub(super) fn most_denied<C: Clock>(
 }
 
 /// Returns the keys of a limit that were refused most in this minute and the one before it.
-pub(super) fn most_refused<C: Clock>(
-    shared: &ServiceContext<C>,
-    rule: &Rule,
-    count: usize,
-) -> Value {
+pub(super) fn most_refused(shared: &ServiceContext, rule: &Rule, count: usize) -> Value {
     let how = shared.keeper.policy().settings.reveal_keys;
     let query = TopQuery {
         count,
@@ -95,24 +90,15 @@ pub(super) fn most_refused<C: Clock>(
 
 /// Returns the number of keys that asked a limit in this hour and the one before it, of those that
 /// it refused, and of those that it did not refuse in the one before.
-pub(super) fn keys_of_the_hour<C: Clock>(
-    shared: &ServiceContext<C>,
-    limit: LimitId,
-    now: Time,
-) -> Value {
+pub(super) fn keys_of_the_hour(shared: &ServiceContext, limit: LimitId, now: Time) -> Value {
     let top_keys = &shared.observers.watchers.top_keys;
     let found = top_keys.top(limit, TopOrder::Denied, TopWindow::Hour, 0, now);
     let found = found.unwrap_or_else(|| TopKeysFound::none(now));
     json!({ "asked": found.distinct, "keys": found.distinct_denied, "first": found.first_denied })
 }
 
-fn keys<C: Clock>(
-    shared: &ServiceContext<C>,
-    rule: &Rule,
-    query: &TopQuery,
-    how: RevealKeys,
-) -> Value {
-    let now = shared.keeper.clock().now();
+fn keys(shared: &ServiceContext, rule: &Rule, query: &TopQuery, how: RevealKeys) -> Value {
+    let now = shared.now();
     let reveal = shared.key_reveal(how);
     let found = found(shared, rule, query, query.count, now);
     let keys = found.keys.iter().map(|key| {
@@ -142,8 +128,8 @@ fn keys<C: Clock>(
 }
 
 /// Returns the limits in the order of their counts, those with equal counts in that of the policy.
-fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuery) -> Value {
-    let now = shared.keeper.clock().now();
+fn limits(shared: &ServiceContext, policy: &Policy, query: &TopQuery) -> Value {
+    let now = shared.now();
     let each = policy.rules.iter();
     let each = each.map(|rule| (rule, found(shared, rule, query, 1, now)));
     let mut each: Vec<_> = each.collect();
@@ -187,7 +173,7 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy, query: &TopQuer
 
 /// Returns the countries with the most requests of 24 hours, and each hour of them; `null` if the
 /// policy knows no countries.
-pub(super) fn countries<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Value {
+pub(super) fn countries(shared: &ServiceContext, policy: &Policy) -> Value {
     let found = shared.observers.countries.busiest(MAX_COUNTRIES);
     let Some((hour, days)) = found.filter(|_| policy.geo.is_some()) else {
         return Value::Null;
@@ -201,7 +187,7 @@ pub(super) fn countries<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -
 }
 
 /// Returns the faults of the service, and the last warnings of [`NOTED`]: those of the dashboard.
-fn notes<C: Clock>(shared: &ServiceContext<C>, now: Time) -> Vec<String> {
+fn notes(shared: &ServiceContext, now: Time) -> Vec<String> {
     let mut notes = Vec::new();
     let store = shared.keeper.store().shared();
     if store.is_some_and(|store| store.health().state != BreakerState::Closed) {
@@ -221,8 +207,8 @@ fn notes<C: Clock>(shared: &ServiceContext<C>, now: Time) -> Vec<String> {
     notes
 }
 
-fn found<C: Clock>(
-    shared: &ServiceContext<C>,
+fn found(
+    shared: &ServiceContext,
     rule: &Rule,
     query: &TopQuery,
     count: usize,
@@ -233,12 +219,7 @@ fn found<C: Clock>(
     found.unwrap_or_else(|| TopKeysFound::none(now))
 }
 
-fn about<C: Clock>(
-    shared: &ServiceContext<C>,
-    rule: &Rule,
-    found: &TopKeysFound,
-    now: Time,
-) -> Value {
+fn about(shared: &ServiceContext, rule: &Rule, found: &TopKeysFound, now: Time) -> Value {
     json!({
         "limit": &*rule.limit.name,
         "mode": rule.mode.word(),

@@ -9,7 +9,6 @@
 
 use std::sync::Arc;
 
-use ratekeeper::Clock;
 use ratekeeper_core::{Algorithm, AnyAlgorithm, AnyState, Permits, Quota, Time};
 use ratekeeper_policy::{Role, Rule};
 use serde_json::{Value, json};
@@ -33,10 +32,7 @@ struct Refusals {
 }
 
 /// `GET /v1/whatif?limit=NAME&number=80/1m`, with up to four numbers.
-pub(super) async fn answer<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
-    query: &str,
-) -> CallResult {
+pub(super) async fn answer(shared: &Arc<ServiceContext>, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "number"])?;
     let texts = query.texts("number");
     let wrong = |detail: String| Problem::new(WRONG_QUERY, detail);
@@ -66,7 +62,7 @@ pub(super) async fn answer<C: Clock + 'static>(
             ))
         })?);
     }
-    let now = shared.keeper.clock().now();
+    let now = shared.now();
     let one = shared.whatif.lock().await;
     let context = Arc::clone(shared);
     let id = rule.limit.id;

@@ -2,19 +2,17 @@
 
 use std::time::Duration;
 
-use ratekeeper::Clock;
-
 use crate::context::ServiceContext;
 use crate::{AlertNotice, Event};
 
 /// How often the watched keys are looked at.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
-impl<C: Clock> ServiceContext<C> {
+impl ServiceContext {
     /// Shows a start or an end to the operator and to the webhook.
     pub(crate) fn report(&self, notice: AlertNotice) {
         if let Some(webhook) = &self.observers.alerts.webhook {
-            let now = self.keeper.clock().now();
+            let now = self.now();
             webhook.send(&notice, &|time| self.unix_millis(time), now);
         }
         self.sink.emit(&Event::Alert(notice));
@@ -27,8 +25,8 @@ impl<C: Clock> ServiceContext<C> {
 }
 
 /// Looks at the watched keys.
-pub(super) fn look<C: Clock>(shared: &ServiceContext<C>) {
-    let (now, origin) = (shared.keeper.clock().now(), shared.origin());
+pub(super) fn look(shared: &ServiceContext) {
+    let (now, origin) = (shared.now(), shared.origin());
     let wall = |time| origin.unix_nanos(time);
     let alerts = &shared.observers.alerts;
     alerts.look(now, wall, |notice| shared.report(notice));

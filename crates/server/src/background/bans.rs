@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use ratekeeper::Clock;
 use ratekeeper_core::Key;
 
 use crate::context::ServiceContext;
@@ -12,8 +11,8 @@ use crate::observe::standing_bans::MAX_BANS;
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 /// Lists the bans of the counters that the last process left in the memory store.
-pub(crate) fn list_restored<C: Clock>(shared: &ServiceContext<C>) {
-    let (store, now) = (shared.keeper.store().local(), shared.keeper.clock().now());
+pub(crate) fn list_restored(shared: &ServiceContext) {
+    let (store, now) = (shared.keeper.store().local(), shared.now());
     let policy = shared.keeper.policy();
     let banning = policy.rules.iter();
     for rule in banning.filter(|rule| rule.limit.algorithm.bans().is_some()) {
@@ -26,8 +25,8 @@ pub(crate) fn list_restored<C: Clock>(shared: &ServiceContext<C>) {
 }
 
 /// Reports the bans that have ended.
-pub(super) fn report_ends<C: Clock>(shared: &ServiceContext<C>) {
-    let ended = shared.observers.bans.look(shared.keeper.clock().now());
+pub(super) fn report_ends(shared: &ServiceContext) {
+    let ended = shared.observers.bans.look(shared.now());
     if ended.is_empty() {
         return;
     }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::Clock;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::Event;
@@ -15,10 +14,7 @@ use crate::serve::tls::ListenerTls;
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Reads the certificates again whenever they change, for ever.
-pub(crate) async fn keep_fresh<C: Clock + 'static>(
-    shared: Arc<ServiceContext<C>>,
-    tls: Arc<ListenerTls>,
-) {
+pub(crate) async fn keep_fresh(shared: Arc<ServiceContext>, tls: Arc<ListenerTls>) {
     let mut tick = interval(LOOK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut daily = DailyNotice::new(0);

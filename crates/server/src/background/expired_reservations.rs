@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use ratekeeper::{Clock, ExpiredReservations};
+use ratekeeper::ExpiredReservations;
 use ratekeeper_core::{LimitId, Nanos, Time};
 
 use crate::context::ServiceContext;
@@ -56,8 +56,8 @@ impl ExpiryLog {
     }
 
     /// Reports expired reservations.
-    pub(super) fn report<C: Clock>(&mut self, shared: &ServiceContext<C>) {
-        let (keeper, now) = (&shared.keeper, shared.keeper.clock().now());
+    pub(super) fn report(&mut self, shared: &ServiceContext) {
+        let (keeper, now) = (&shared.keeper, shared.now());
         let expired = keeper.reservations().take_expired(now);
         let store = keeper.store().shared();
         if store.is_some_and(|store| store.nodes().get() > 1) {

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::Clock;
 use ratekeeper_policy::Settings;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -72,11 +71,7 @@ impl Exports {
     }
 
     /// Starts a task for each receiver; `instance` names this process on its machine.
-    pub(crate) fn start<C: Clock + 'static>(
-        self,
-        shared: &Arc<ServiceContext<C>>,
-        instance: &str,
-    ) -> RunningExports {
+    pub(crate) fn start(self, shared: &Arc<ServiceContext>, instance: &str) -> RunningExports {
         let (close, closes) = watch::channel(false);
         let mut tasks = Vec::new();
         if let Some(delivery) = self.webhook {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::Clock;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
@@ -13,7 +12,7 @@ use crate::observe::history::MAX_LIMITS;
 const TICK: Duration = Duration::from_secs(1);
 
 /// Reads the counters until the service ends.
-pub(crate) async fn record<C: Clock>(shared: Arc<ServiceContext<C>>) {
+pub(crate) async fn record(shared: Arc<ServiceContext>) {
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
@@ -23,8 +22,8 @@ pub(crate) async fn record<C: Clock>(shared: Arc<ServiceContext<C>>) {
 }
 
 /// Reads the counters.
-pub(crate) fn record_now<C: Clock>(shared: &ServiceContext<C>) {
-    let second = shared.keeper.clock().now().as_nanos() / 1_000_000_000;
+pub(crate) fn record_now(shared: &ServiceContext) {
+    let second = shared.now().as_nanos() / 1_000_000_000;
     let policy = shared.keeper.policy();
     let limits = policy.rules.iter().take(MAX_LIMITS).map(|rule| {
         let id = rule.limit.id;

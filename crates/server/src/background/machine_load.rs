@@ -7,7 +7,6 @@
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use ratekeeper::Clock;
 use ratekeeper_core::Nanos;
 use ratekeeper_policy::LOAD;
 
@@ -23,7 +22,7 @@ const FILE: &str = "/proc/loadavg";
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// Sets the signal, if a limit of the policy has it.
-pub(super) fn read<C: Clock>(shared: &ServiceContext<C>, processors: usize) {
+pub(super) fn read(shared: &ServiceContext, processors: usize) {
     let policy = shared.keeper.look_at_policy();
     let is_used = policy.signals().any(|signal| signal.name() == LOAD);
     drop(policy);

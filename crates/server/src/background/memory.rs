@@ -11,7 +11,6 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use ratekeeper::Clock;
 use ratekeeper_store::{MemoryConfig, Usage};
 
 use crate::Event;
@@ -139,7 +138,7 @@ pub(super) struct Filling {
 
 impl Filling {
     /// Warns while memory fills.
-    pub(super) fn watch<C: Clock>(&mut self, shared: &ServiceContext<C>) {
+    pub(super) fn watch(&mut self, shared: &ServiceContext) {
         let usage = shared.keeper.store().local().usage();
         if let Some(warning) = self.look(&usage) {
             shared.sink.emit(&Event::Notice(warning));

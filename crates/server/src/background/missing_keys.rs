@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use ratekeeper::Clock;
 use ratekeeper_core::LimitId;
 use ratekeeper_policy::{Policy, Role};
 
@@ -87,9 +86,9 @@ impl HourCounts {
     }
 
     /// Gives the notice of limits.
-    pub(super) fn watch<C: Clock>(&mut self, shared: &ServiceContext<C>) {
+    pub(super) fn watch(&mut self, shared: &ServiceContext) {
         let policy = shared.keeper.policy();
-        let hour = NoticeHour::new(policy.version, shared.keeper.clock().now());
+        let hour = NoticeHour::new(policy.version, shared.now());
         // An alternative sees the requests of its limit again.
         let rules = policy.rules.iter();
         let each = rules

@@ -2,7 +2,6 @@
 //!
 //! The notice at the start and at each reload is the warning RK0364 of the policy.
 
-use ratekeeper::Clock;
 use ratekeeper_policy::Geo;
 
 use crate::Event;
@@ -25,7 +24,7 @@ impl DailyNotice {
     }
 
     /// Gives the notice of each old database, if the last was given a day ago.
-    pub(crate) fn give<C: Clock>(&mut self, shared: &ServiceContext<C>) {
+    pub(crate) fn give(&mut self, shared: &ServiceContext) {
         let now = shared.unix_seconds();
         if !self.is_due(now) {
             return;

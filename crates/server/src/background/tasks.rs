@@ -4,7 +4,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::Clock;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -14,8 +13,8 @@ use crate::context::ServiceContext;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs `begin()` to its end, and again after each panic.
-pub(crate) fn keep<C: Clock + 'static, F: Future<Output = ()> + Send + 'static>(
-    shared: &Arc<ServiceContext<C>>,
+pub(crate) fn keep<F: Future<Output = ()> + Send + 'static>(
+    shared: &Arc<ServiceContext>,
     name: &'static str,
     begin: impl Fn() -> F + Send + 'static,
 ) -> JoinHandle<()> {

@@ -20,7 +20,7 @@ pub(super) const READ: Duration = Duration::from_secs(1);
 const LASTS: Nanos = Nanos::from_secs(3);
 
 /// Sets the signals.
-pub(super) fn read<C: Clock>(shared: &ServiceContext<C>) {
+pub(super) fn read(shared: &ServiceContext) {
     let keeper = &shared.keeper;
     let upstreams = shared.observers.metrics.process.upstreams.all();
     let wall = WallTime::new(keeper.wall_origin(), keeper.clock().now());

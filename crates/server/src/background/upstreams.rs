@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::Clock;
 use ratekeeper_gateway::Gateway;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -16,7 +15,7 @@ use crate::observe::upstreams::NamedUpstream;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Checks the addresses of upstreams; those of a reloaded policy in place of those before.
-pub(super) async fn check_all<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
+pub(super) async fn check_all(shared: Arc<ServiceContext>) {
     let upstreams = &shared.observers.metrics.process.upstreams;
     let mut known: Vec<(Arc<Gateway>, u64)> = Vec::new();
     loop {
@@ -58,7 +57,7 @@ struct AbsenceChange {
     to: u64,
 }
 
-fn report<C: Clock>(shared: &ServiceContext<C>, upstream: &NamedUpstream, change: AbsenceChange) {
+fn report(shared: &ServiceContext, upstream: &NamedUpstream, change: AbsenceChange) {
     let route: Arc<str> = Arc::from(&*upstream.route);
     for (index, address) in upstream.gateway.addresses().into_iter().enumerate() {
         if (change.from ^ change.to) >> index & 1 == 0 {

@@ -26,7 +26,7 @@ const COMPARE: Duration = Duration::from_secs(1);
 const TOLERATED: Duration = Duration::from_secs(2);
 
 /// Compares them until the service ends.
-pub(crate) async fn watch<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
+pub(crate) async fn watch(shared: Arc<ServiceContext>) {
     let mut tick = interval(COMPARE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

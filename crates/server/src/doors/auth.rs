@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
-use ratekeeper::{Answer, Clock, Scope};
+use ratekeeper::{Answer, Scope};
 use ratekeeper_core::Nanos;
 use ratekeeper_policy::Facts;
 use smallvec::SmallVec;
@@ -63,7 +63,7 @@ struct Original<'a> {
 }
 
 /// `/v1/auth`, any method; the body is not read.
-pub(super) async fn auth<C: Clock + 'static>(call: RouteCall<'_, C>) -> CallResult {
+pub(super) async fn auth(call: RouteCall<'_>) -> CallResult {
     let (shared, caller) = (call.shared, call.caller);
     let parts = call.head;
     let peer = caller.address.ip().to_canonical();
@@ -313,12 +313,7 @@ fn refused(answer: &Answer, options: AuthOptions) -> Response<Reply> {
 }
 
 /// Warns once per policy that a proxy is not trusted: the usual mistake of a first set-up.
-fn warn_of_untrusted<C: Clock>(
-    shared: &ServiceContext<C>,
-    peer: IpAddr,
-    headers: &HeaderMap,
-    version: u32,
-) {
+fn warn_of_untrusted(shared: &ServiceContext, peer: IpAddr, headers: &HeaderMap, version: u32) {
     const TELLTALE: [&str; 4] = [
         "x-original-uri",
         "x-original-url",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use ratekeeper::{Answer, Clock, Scope};
+use ratekeeper::{Answer, Scope};
 use ratekeeper_core::LeaseId;
 use ratekeeper_policy::{Descriptor, Facts, Policy};
 use ratekeeper_store::StoreError;
@@ -93,8 +93,8 @@ impl CheckOptions {
 }
 
 /// `POST /v1/check`
-pub(super) async fn check<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
+pub(super) async fn check(
+    shared: &Arc<ServiceContext>,
     caller: Caller<'_>,
     body: Bytes,
     options: CheckOptions,
@@ -113,11 +113,7 @@ pub(super) async fn check<C: Clock + 'static>(
 }
 
 /// `POST /v1/peek`
-pub(super) async fn peek<C: Clock>(
-    shared: &ServiceContext<C>,
-    body: Bytes,
-    status: StatusChoice,
-) -> CallResult {
+pub(super) async fn peek(shared: &ServiceContext, body: Bytes, status: StatusChoice) -> CallResult {
     let check = request::check(&body)?;
     let answer = ask(shared, &check, CheckCall::Peek).await?;
     let result = if answer.allowed() {
@@ -137,7 +133,7 @@ fn respond(answer: &Answer, status: StatusChoice) -> Response<Reply> {
 
 /// `POST /v1/check/batch`: each check is decided on its own, in order; but if one cannot be
 /// read, none is decided.
-pub(super) async fn batch<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> CallResult {
+pub(super) async fn batch(shared: &ServiceContext, body: Bytes) -> CallResult {
     let checks = request::batch(&body)?;
     let policy = shared.keeper.policy();
     for check in &checks {
@@ -161,7 +157,7 @@ pub(super) async fn batch<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> 
 }
 
 /// `POST /v1/reset`: forgets the state of the limits and keys a request would meet.
-pub(crate) async fn reset<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> CallResult {
+pub(crate) async fn reset(shared: &ServiceContext, body: Bytes) -> CallResult {
     let check = request::check(&body)?;
     let answer = ask(shared, &check, CheckCall::Reset).await?;
     note_reset(shared, &answer);
@@ -172,7 +168,7 @@ pub(crate) async fn reset<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> 
 }
 
 /// Keeps a reset for the dashboard, with the limits and their keys.
-fn note_reset<C: Clock>(shared: &ServiceContext<C>, answer: &Answer) {
+fn note_reset(shared: &ServiceContext, answer: &Answer) {
     let reveal = shared.key_reveal(answer.policy().settings.reveal_keys);
     for outcome in answer.outcomes() {
         let limit = &outcome.rule.limit;
@@ -195,7 +191,7 @@ fn note_reset<C: Clock>(shared: &ServiceContext<C>, answer: &Answer) {
 }
 
 /// `POST /v1/refund`: gives back the charges of such a request.
-pub(crate) async fn refund<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> CallResult {
+pub(crate) async fn refund(shared: &ServiceContext, body: Bytes) -> CallResult {
     let check = request::check(&body)?;
     let answer = ask(shared, &check, CheckCall::Refund).await?;
     let mut text = b"{\"done\":\"refund\",\"limits\":".to_vec();
@@ -225,18 +221,15 @@ pub(super) enum CheckCall {
 }
 
 /// Decides and counts a check.
-async fn decide<C: Clock>(
-    shared: &ServiceContext<C>,
-    check: &Check<'_>,
-) -> Result<Box<Answer>, Problem> {
+async fn decide(shared: &ServiceContext, check: &Check<'_>) -> Result<Box<Answer>, Problem> {
     let answer = ask(shared, check, CheckCall::Check).await?;
     let id = check.request_id();
     shared.record(Protocol::Http, check.logged(id.as_ref()), &answer);
     Ok(answer)
 }
 
-pub(super) async fn ask<C: Clock>(
-    shared: &ServiceContext<C>,
+pub(super) async fn ask(
+    shared: &ServiceContext,
     check: &Check<'_>,
     what: CheckCall,
 ) -> Result<Box<Answer>, Problem> {

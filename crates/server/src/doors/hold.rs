@@ -23,7 +23,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::{Answer, Clock};
+use ratekeeper::Answer;
 use ratekeeper_core::{LimitId, Nanos, Time};
 use ratekeeper_store::{AnyStore, Settle, Store};
 use tokio::sync::Notify;
@@ -41,8 +41,8 @@ use crate::serve::listener::Caller;
 
 /// A place in a line; dropping it leaves the line.
 #[derive(Debug)]
-struct LinePlace<C: Clock + 'static> {
-    shared: Arc<ServiceContext<C>>,
+struct LinePlace {
+    shared: Arc<ServiceContext>,
     charges: Box<[u8]>,
     /// The limit that asks for the longest wait.
     limit: Option<LimitId>,
@@ -54,21 +54,21 @@ struct LinePlace<C: Clock + 'static> {
 }
 
 /// The result of joining a line.
-enum Joined<C: Clock + 'static> {
+enum Joined {
     /// The request is refused.
     No(Answer),
     /// The answer is held back.
-    Yes(LinePlace<C>),
+    Yes(LinePlace),
 }
 
 /// Takes a place in line for a request that its limits let pass later; refuses it if too many
 /// requests wait.
-async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answer) -> Joined<C> {
+async fn join(shared: &Arc<ServiceContext>, answer: Answer) -> Joined {
     let delayed_by = answer.delayed_by();
     let delay = delayed_by.map_or(Nanos::ZERO, |(_, wait)| wait);
     let limit = delayed_by.map(|(by, _)| by.rule.limit.id);
     let hold = &shared.hold;
-    let now = shared.keeper.clock().now();
+    let now = shared.now();
     let charges = charges_of(&answer);
     let first = Arc::new(Notify::new());
     let number = {
@@ -115,8 +115,8 @@ async fn join<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>, answer: Answe
 
 /// Counts a decided request, and holds its answer back until the moment that its limits grant; then
 /// `answer` is the one of that moment.
-pub(super) async fn hold_back<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
+pub(super) async fn hold_back(
+    shared: &Arc<ServiceContext>,
     caller: Caller<'_>,
     protocol: Protocol,
     request: LoggedRequest<'_>,
@@ -142,13 +142,13 @@ pub(super) async fn hold_back<C: Clock + 'static>(
     .await;
 }
 
-impl<C: Clock + 'static> LinePlace<C> {
+impl LinePlace {
     /// Returns the answer at the granted moment; a refusal if the service stops before.
     async fn wait(mut self, caller: Caller<'_>) -> Answer {
         let _held_back = caller.pulse.hold_back();
         let mut closing = self.shared.hold.closing.subscribe();
         loop {
-            let now = self.shared.keeper.clock().now();
+            let now = self.shared.now();
             let (at, is_first) = self.standing(now);
             let end = *closing.borrow_and_update();
             if end.is_some_and(|end| at > end) {
@@ -162,7 +162,7 @@ impl<C: Clock + 'static> LinePlace<C> {
             }
         }
         self.end = HoldEnd::Released;
-        let waited = self.shared.keeper.clock().now().since(self.joined);
+        let waited = self.shared.now().since(self.joined);
         let waited = waited.max(self.answer.delay());
         self.answer.clone().held_for(waited)
     }
@@ -181,9 +181,9 @@ impl<C: Clock + 'static> LinePlace<C> {
 }
 
 /// Leaves the line; those behind move up.
-impl<C: Clock + 'static> Drop for LinePlace<C> {
+impl Drop for LinePlace {
     fn drop(&mut self) {
-        let (shared, now) = (&self.shared, self.shared.keeper.clock().now());
+        let (shared, now) = (&self.shared, self.shared.now());
         shared.hold.count_end(self.end);
         {
             let mut guard = shared.hold.lines.lock();
@@ -229,8 +229,8 @@ impl<C: Clock + 'static> Drop for LinePlace<C> {
 }
 
 /// Gives back every charge of a request that is not served after all.
-pub(super) async fn give_back<C: Clock>(shared: &ServiceContext<C>, answer: &Answer) {
-    let now = shared.keeper.clock().now();
+pub(super) async fn give_back(shared: &ServiceContext, answer: &Answer) {
+    let now = shared.now();
     shared.keeper.withdraw(answer);
     let store = shared.keeper.store();
     take_back(store, answer, now);

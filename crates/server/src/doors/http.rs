@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{Response, StatusCode};
-use ratekeeper::Clock;
 
 use super::CallResult;
 use super::Reply;
@@ -24,9 +23,9 @@ use crate::serve::request_body::RequestBody;
 
 /// The check API and forward-auth.
 #[derive(Debug)]
-pub(crate) struct HttpDoor<C>(pub(crate) Arc<ServiceContext<C>>);
+pub(crate) struct HttpDoor(pub(crate) Arc<ServiceContext>);
 
-impl<C: Clock + 'static> Handle for HttpDoor<C> {
+impl Handle for HttpDoor {
     type Body = Reply;
 
     async fn handle(
@@ -45,8 +44,8 @@ impl<C: Clock + 'static> Handle for HttpDoor<C> {
     }
 }
 
-async fn answer<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
+async fn answer(
+    shared: &Arc<ServiceContext>,
     caller: Caller<'_>,
     head: &Parts,
     body: RequestBody,

@@ -6,7 +6,6 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use ratekeeper::Clock;
 use ratekeeper_core::LeaseId;
 
 use super::CallResult;
@@ -17,8 +16,8 @@ use crate::context::ServiceContext;
 use crate::observe::metrics::Protocol;
 
 /// `POST /v1/acquire`: charges the rates that match and takes permits, all or none.
-pub(super) async fn acquire<C: Clock>(
-    shared: &ServiceContext<C>,
+pub(super) async fn acquire(
+    shared: &ServiceContext,
     body: Bytes,
     status: StatusChoice,
 ) -> CallResult {
@@ -32,7 +31,7 @@ pub(super) async fn acquire<C: Clock>(
 }
 
 /// `POST /v1/release`: gives permits back.
-pub(super) async fn release<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> CallResult {
+pub(super) async fn release(shared: &ServiceContext, body: Bytes) -> CallResult {
     let permits = request::permits(&body)?;
     let back = shared.keeper.release(&permits).await;
     let back = back.map_err(|error| store_down(&error))?;
@@ -40,7 +39,7 @@ pub(super) async fn release<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -
 }
 
 /// `POST /v1/renew`: lets permits be kept for their whole lease again.
-pub(super) async fn renew<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> CallResult {
+pub(super) async fn renew(shared: &ServiceContext, body: Bytes) -> CallResult {
     let permits = request::permits(&body)?;
     let ends = shared.keeper.renew(&permits).await;
     let ends = ends.map_err(|error| store_down(&error))?;

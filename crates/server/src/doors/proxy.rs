@@ -29,7 +29,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use ratekeeper::tower::{ByPolicy, Decided, MAX_INSPECTED_BODY, RequestGuard};
-use ratekeeper::{Answer, KeyedLimiter, Report, Timer};
+use ratekeeper::{Answer, KeyedLimiter, Report};
 use ratekeeper_gateway::{
     ClientScheme, ForwardRequest, Forwarded, GatewayClient, RequestIds, Trust, Tunnel,
     X_REQUEST_ID, examine,
@@ -47,6 +47,7 @@ use self::upstreams::Upstreams;
 use super::hold;
 use super::{put_fields, put_shadow};
 use crate::admin::readiness;
+use crate::clock::ServiceClock;
 use crate::context::ServiceContext;
 use crate::observe::denial_log::{LoggedRequest, REQUEST_ID};
 use crate::observe::metrics::{Protocol, RequestResult};
@@ -66,10 +67,10 @@ type Admitted = (Option<Box<Answer>>, Option<RequestGuard>);
 
 /// The proxy listener with the settings of a policy.
 #[derive(Debug)]
-pub(crate) struct ProxyDoor<C> {
-    shared: Arc<ServiceContext<C>>,
+pub(crate) struct ProxyDoor {
+    shared: Arc<ServiceContext>,
     settings: ProxySettings,
-    limits: ByPolicy<AnyStore, C>,
+    limits: ByPolicy<AnyStore, ServiceClock>,
     upstreams: Upstreams,
     ids: Arc<RequestIds>,
     scheme: ClientScheme,
@@ -79,10 +80,10 @@ pub(crate) struct ProxyDoor<C> {
     access: Option<Arc<AccessLog>>,
 }
 
-impl<C: Timer + 'static> ProxyDoor<C> {
+impl ProxyDoor {
     /// Creates the listener; it connects when the first request comes.
     fn new(
-        shared: Arc<ServiceContext<C>>,
+        shared: Arc<ServiceContext>,
         settings: ProxySettings,
         max_connections: usize,
         place: &ProxyPlace,
@@ -281,7 +282,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
     }
 }
 
-impl<C: Timer + 'static> ProxyDoor<C> {
+impl ProxyDoor {
     /// Removes fields that the application may take for those that limits read.
     fn remove_lookalikes(&self, headers: &mut HeaderMap) {
         let policy = self.shared.keeper.look_at_policy();

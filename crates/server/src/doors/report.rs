@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use ratekeeper::{Clock, DecisionId, Report, Reported};
+use ratekeeper::{DecisionId, Report, Reported};
 use ratekeeper_policy::Policy;
 
 use super::CallResult;
@@ -17,7 +17,7 @@ use crate::context::ServiceContext;
 use crate::observe::metrics::ReportResult;
 
 /// `POST /v1/report`
-pub(super) async fn report<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> CallResult {
+pub(super) async fn report(shared: &ServiceContext, body: Bytes) -> CallResult {
     let read = request::report(&body)?;
     let report = result(&read)?;
     knows_costs(&read.decision, &report, &shared.keeper.look_at_policy())?;

@@ -94,15 +94,15 @@ pub(crate) fn find(
 
 /// A call that was let in.
 #[derive(Debug)]
-pub(crate) struct RouteCall<'a, C> {
-    pub(crate) shared: &'a Arc<ServiceContext<C>>,
+pub(crate) struct RouteCall<'a> {
+    pub(crate) shared: &'a Arc<ServiceContext>,
     pub(crate) caller: Caller<'a>,
     pub(crate) route: &'static ListenerRoute,
     pub(crate) head: &'a Parts,
     pub(crate) body: RequestBody,
 }
 
-impl<C> RouteCall<'_, C> {
+impl RouteCall<'_> {
     pub(crate) fn query(&self) -> &str {
         self.head.uri.query().unwrap_or_default()
     }
@@ -142,8 +142,8 @@ macro_rules! routes {
             }, )*
         ];
 
-        async fn routed<C: ratekeeper::Clock + 'static>(
-            $call: $crate::doors::routes::RouteCall<'_, C>,
+        async fn routed(
+            $call: $crate::doors::routes::RouteCall<'_>,
         ) -> Result<http::Response<$body>, $crate::doors::problem::Problem> {
             let answered = match ($call.route.methods, $call.route.path) {
                 $( $(#[$cfg])* ($crate::doors::routes::$methods, $path) => {

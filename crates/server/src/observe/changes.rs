@@ -17,6 +17,7 @@ use ratekeeper_store::AnyStore;
 use super::event::Sink;
 use super::metrics::ConfigSource;
 use crate::Event;
+use crate::clock::ServiceClock;
 
 /// Number of changes kept.
 const MAX_CHANGES: usize = 100;
@@ -101,10 +102,10 @@ impl ChangeKind {
 
 impl Changes {
     /// Returns a sink that keeps the events on their way to `sink`.
-    pub(crate) fn listening<C: Clock + 'static>(
+    pub(crate) fn listening(
         self: &Arc<Self>,
         sink: Sink,
-        keeper: Arc<Keeper<AnyStore, C>>,
+        keeper: Arc<Keeper<AnyStore, ServiceClock>>,
     ) -> Sink {
         let changes = Arc::clone(self);
         Sink(Arc::new(move |event| {

@@ -22,6 +22,7 @@ use ratekeeper_gateway::{
 use ratekeeper_store::AnyStore;
 use serde_json::{Value, json};
 
+use crate::clock::ServiceClock;
 use crate::counter::LogGate;
 
 /// How often the counts are read.
@@ -273,16 +274,16 @@ fn words(bound: Nanos) -> String {
 /// Logs the failed attempts at the addresses of a route: of each kind at each address the first,
 /// and then one a second at most.
 #[derive(Debug)]
-struct RouteWatch<C> {
+struct RouteWatch {
     route: Box<str>,
-    keeper: Arc<Keeper<AnyStore, C>>,
+    keeper: Arc<Keeper<AnyStore, ServiceClock>>,
     /// By place, from 0: requests that were sent to no address.
     gates: Vec<[LogGate; UpstreamFailure::ALL.len()]>,
 }
 
 /// Returns the maker of watches, by the route and its number of addresses.
-pub(crate) fn watch<C: Clock + 'static>(
-    keeper: &Arc<Keeper<AnyStore, C>>,
+pub(crate) fn watch(
+    keeper: &Arc<Keeper<AnyStore, ServiceClock>>,
 ) -> impl Fn(&str, usize) -> Arc<dyn FailureWatch> {
     let keeper = Arc::clone(keeper);
     move |route, addresses| {
@@ -291,8 +292,12 @@ pub(crate) fn watch<C: Clock + 'static>(
     }
 }
 
-impl<C> RouteWatch<C> {
-    pub(crate) fn new(route: Box<str>, keeper: Arc<Keeper<AnyStore, C>>, addresses: usize) -> Self {
+impl RouteWatch {
+    pub(crate) fn new(
+        route: Box<str>,
+        keeper: Arc<Keeper<AnyStore, ServiceClock>>,
+        addresses: usize,
+    ) -> Self {
         let gates = (0..=addresses).map(|_| <_>::default());
         Self {
             route,
@@ -302,7 +307,7 @@ impl<C> RouteWatch<C> {
     }
 }
 
-impl<C: Clock + 'static> FailureWatch for RouteWatch<C> {
+impl FailureWatch for RouteWatch {
     fn failed(&self, attempt: &FailedAttempt<'_>) {
         let kind = attempt.failure;
         let gate = self

@@ -4,7 +4,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::{Clock, Timer};
 use ratekeeper_core::Nanos;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -28,15 +27,15 @@ use crate::{Door, Event, state, store};
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The state that the main thread needs.
-pub(super) struct ServiceRun<C: Clock + 'static> {
-    pub(super) open: Open<C>,
+pub(super) struct ServiceRun {
+    pub(super) open: Open,
     pub(super) workers: Workers,
     pub(super) signals: Option<Signals>,
     pub(super) stopped: mpsc::Receiver<()>,
     pub(super) watcher: Option<Watcher>,
 }
 
-impl<C: Timer + 'static> ServiceRun<C> {
+impl ServiceRun {
     /// Serves until the end: see the [module above](super).
     pub(super) async fn run(mut self) {
         let (leave, _) = watch::channel(false);
@@ -81,7 +80,7 @@ impl<C: Timer + 'static> ServiceRun<C> {
         shared.readiness.close();
         shared.streams.end();
         let grace = Nanos::from(capacity.grace);
-        shared.hold.close(shared.keeper.clock().now() + grace);
+        shared.hold.close(shared.now() + grace);
         let before = callers.open();
         close.send_replace(true);
         // With the others, so that a new process can take all ports while requests end here.

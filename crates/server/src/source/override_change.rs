@@ -11,7 +11,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ratekeeper::Clock;
 use ratekeeper_policy::Policy;
 use ratekeeper_policy::config::{OverrideLine, OverridesCsv};
 
@@ -98,7 +97,7 @@ impl OverrideChange {
     }
 }
 
-impl<C: Clock> ServiceContext<C> {
+impl ServiceContext {
     /// Returns the texts in force and their policy; `None` if it names no file of overrides. Waits
     /// for a reload or a change that goes on.
     pub(crate) fn overrides_in_force(&self) -> Option<(Arc<PolicyText>, Arc<Policy>)> {
@@ -185,7 +184,7 @@ impl<C: Clock> ServiceContext<C> {
                 set.limit
             ));
         };
-        let now = self.origin().unix_nanos(self.keeper.clock().now());
+        let now = self.unix_nanos();
         if found.has_ended(now) {
             return Err(format!(
                 "`until={}` is in the past; hint: write a later time, or leave it out",

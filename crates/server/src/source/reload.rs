@@ -139,7 +139,7 @@ fn on_loan(policy: &Policy) -> Option<String> {
     ))
 }
 
-impl<C: Clock> ServiceContext<C> {
+impl ServiceContext {
     /// Reads the policy file and the configuration of Envoy's rate limit service again, and puts
     /// those in force that are new and good.
     pub(crate) fn reload(&self, trigger: Trigger) -> Result<Reloaded, Rejected> {
@@ -283,7 +283,7 @@ impl<C: Clock> ServiceContext<C> {
             origin: self.origin(),
             listeners: self.source.listeners,
         };
-        judged(path, text, context, self.keeper.clock().now())
+        judged(path, text, context, self.now())
     }
 
     fn install(

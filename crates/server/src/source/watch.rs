@@ -22,7 +22,6 @@ use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode};
-use ratekeeper::Clock;
 
 use super::envoy_files::files_of;
 use crate::Trigger;
@@ -50,7 +49,7 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    pub(crate) fn start<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) -> Self {
+    pub(crate) fn start(shared: Arc<ServiceContext>) -> Self {
         // One pending wake is enough: it stands for all.
         let (wake, woken) = mpsc::sync_channel(1);
         let (alive, ended) = mpsc::channel::<()>();
@@ -93,7 +92,7 @@ impl Watcher {
 }
 
 /// Reloads changed files; a panic ends this reload, but not the thread.
-fn reload<C: Clock + 'static>(shared: &ServiceContext<C>) {
+fn reload(shared: &ServiceContext) {
     // The event has the result; state that a panic leaves behind its locks is judged anew.
     let reloaded = catch_unwind(AssertUnwindSafe(|| shared.reload(Trigger::File)));
     if reloaded.is_err() {
@@ -103,7 +102,7 @@ fn reload<C: Clock + 'static>(shared: &ServiceContext<C>) {
 }
 
 /// Returns the policy file, the files that it names, and the files of Envoy's rate limit service.
-fn watched<C: Clock>(shared: &ServiceContext<C>) -> Vec<PathBuf> {
+fn watched(shared: &ServiceContext) -> Vec<PathBuf> {
     let mut paths: Vec<_> = shared.source.path.iter().cloned().collect();
     if let (Some(path), Some(seen)) = (&shared.source.path, &shared.source.last_seen.lock().last) {
         paths.extend(seen.paths(path));

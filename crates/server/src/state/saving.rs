@@ -25,8 +25,8 @@ const MAX_BYTES: u64 = 16 << 20;
 const PAUSES: u32 = 9;
 
 /// Adds the saved keys to the store; the file is of the clock that the service continues.
-pub(crate) fn restore<C: Clock>(
-    shared: &ServiceContext<C>,
+pub(crate) fn restore(
+    shared: &ServiceContext,
     counters: Option<SavedFile>,
     notices: &mut Vec<String>,
 ) {
@@ -51,7 +51,7 @@ pub(crate) fn restore<C: Clock>(
     }
 }
 
-fn restore_by_hand<C: Clock>(shared: &ServiceContext<C>, file: SavedFile) -> io::Result<()> {
+fn restore_by_hand(shared: &ServiceContext, file: SavedFile) -> io::Result<()> {
     let mut bytes = Vec::new();
     file.body.take(MAX_BYTES).read_to_end(&mut bytes)?;
     let by_hand = &shared.keeper.policy().by_hand;
@@ -59,8 +59,8 @@ fn restore_by_hand<C: Clock>(shared: &ServiceContext<C>, file: SavedFile) -> io:
     Ok(())
 }
 
-fn restore_counters<C: Clock>(
-    shared: &ServiceContext<C>,
+fn restore_counters(
+    shared: &ServiceContext,
     file: &mut SavedFile,
     notices: &mut Vec<String>,
 ) -> io::Result<()> {
@@ -82,7 +82,7 @@ fn restore_counters<C: Clock>(
     Ok(())
 }
 
-fn restore_history<C: Clock>(shared: &ServiceContext<C>, file: SavedFile) -> io::Result<()> {
+fn restore_history(shared: &ServiceContext, file: SavedFile) -> io::Result<()> {
     let body = BufReader::new(file.body.take(MAX_BYTES));
     let saved = serde_json::from_reader(body)?;
     let policy = shared.keeper.policy();
@@ -93,7 +93,7 @@ fn restore_history<C: Clock>(shared: &ServiceContext<C>, file: SavedFile) -> io:
 }
 
 /// Returns the limits in force, whose keys are saved.
-fn limits<C: Clock>(shared: &ServiceContext<C>) -> Vec<Limit> {
+fn limits(shared: &ServiceContext) -> Vec<Limit> {
     let mut rules = shared.keeper.policy().rules.clone();
     let mut limits: Vec<Limit> = rules.limits_mut().map(|limit| limit.clone()).collect();
     if let Some(envoy) = shared.keeper.envoy() {
@@ -106,7 +106,7 @@ fn limits<C: Clock>(shared: &ServiceContext<C>) -> Vec<Limit> {
 }
 
 /// Writes the files until the service ends.
-pub(crate) async fn save_regularly<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
+pub(crate) async fn save_regularly(shared: Arc<ServiceContext>) {
     let Some(every) = shared.state.as_ref().map(|folder| folder.every) else {
         return;
     };
@@ -123,7 +123,7 @@ pub(crate) async fn save_regularly<C: Clock + 'static>(shared: Arc<ServiceContex
     clippy::disallowed_methods,
     reason = "measures a pause, and decides nothing"
 )]
-async fn save<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) -> Duration {
+async fn save(shared: &Arc<ServiceContext>) -> Duration {
     let begun = Instant::now();
     let shared = Arc::clone(shared);
     let saved = tokio::task::spawn_blocking(move || {
@@ -136,10 +136,7 @@ async fn save<C: Clock + 'static>(shared: &Arc<ServiceContext<C>>) -> Duration {
 }
 
 /// Writes the files a last time. If the operator asks again for the end, the last snapshot stays.
-pub(crate) async fn save_at_the_end<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
-    again: impl Future<Output = ()>,
-) {
+pub(crate) async fn save_at_the_end(shared: &Arc<ServiceContext>, again: impl Future<Output = ()>) {
     tokio::select! {
         _ = save(shared) => {}
         () = again => {}
@@ -147,11 +144,11 @@ pub(crate) async fn save_at_the_end<C: Clock + 'static>(
 }
 
 impl StateFolder {
-    fn save<C: Clock>(&self, shared: &ServiceContext<C>) {
+    fn save(&self, shared: &ServiceContext) {
         let _one = self.writing.lock();
         let clock = || SavedClock {
             zero: shared.origin(),
-            reading: shared.keeper.clock().now(),
+            reading: shared.now(),
         };
         record_now(shared);
         let history = file::write(&self.path, HISTORY, clock(), |to| {

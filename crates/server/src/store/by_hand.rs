@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::Clock;
 use ratekeeper_core::{Key, MAX_BAN, Nanos};
 use ratekeeper_policy::{HandAct, HandTable, Rule};
 use ratekeeper_store::StoreError;
@@ -25,8 +24,8 @@ const FOLLOW: Duration = Duration::from_millis(800);
 ///
 /// # Errors
 /// When the shared store does not answer.
-pub(crate) async fn update<C: Clock>(
-    shared: &ServiceContext<C>,
+pub(crate) async fn update(
+    shared: &ServiceContext,
     change: impl Fn(&mut HandTable) -> bool,
 ) -> Result<bool, StoreError> {
     loop {
@@ -55,7 +54,7 @@ pub(crate) async fn update<C: Clock>(
 ///
 /// # Errors
 /// When the shared store does not answer; the last copy stays.
-pub(crate) async fn refresh<C: Clock>(shared: &ServiceContext<C>) -> Result<(), StoreError> {
+pub(crate) async fn refresh(shared: &ServiceContext) -> Result<(), StoreError> {
     if let Some(store) = shared.keeper.store().shared() {
         let by_hand = Arc::clone(&shared.keeper.policy().by_hand);
         let before = by_hand.table();
@@ -68,7 +67,7 @@ pub(crate) async fn refresh<C: Clock>(shared: &ServiceContext<C>) -> Result<(), 
 
 /// Copies the table of a shared store until the service ends. While the store fails, the last copy
 /// stays in force.
-pub(crate) async fn follow<C: Clock>(shared: Arc<ServiceContext<C>>) {
+pub(crate) async fn follow(shared: Arc<ServiceContext>) {
     let mut tick = interval(FOLLOW);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while let Some(store) = shared.keeper.store().shared() {
@@ -80,8 +79,8 @@ pub(crate) async fn follow<C: Clock>(shared: Arc<ServiceContext<C>>) {
 }
 
 /// Returns the act on a key, and the time that is left.
-pub(crate) fn of_key<C: Clock>(
-    shared: &ServiceContext<C>,
+pub(crate) fn of_key(
+    shared: &ServiceContext,
     rule: &Rule,
     key: Key<'_>,
 ) -> Option<(HandAct, Nanos)> {
@@ -91,7 +90,7 @@ pub(crate) fn of_key<C: Clock>(
 }
 
 /// Returns the number of keys of a limit that are banned, and of those that are allowed.
-pub(crate) fn counts<C: Clock>(shared: &ServiceContext<C>, rule: &Rule) -> [u64; 2] {
+pub(crate) fn counts(shared: &ServiceContext, rule: &Rule) -> [u64; 2] {
     let table = shared.keeper.policy().by_hand.table();
     let mut counts = [0; 2];
     for (_, entry) in table.of_limit(&rule.limit.name, shared.unix_nanos() / 1_000_000) {
@@ -101,7 +100,7 @@ pub(crate) fn counts<C: Clock>(shared: &ServiceContext<C>, rule: &Rule) -> [u64;
 }
 
 /// Returns the number of keys of a limit that are banned: by the policy at this process, or by hand.
-pub(crate) fn banned_keys<C: Clock>(shared: &ServiceContext<C>, rule: &Rule) -> u64 {
+pub(crate) fn banned_keys(shared: &ServiceContext, rule: &Rule) -> u64 {
     let [by_hand, _] = counts(shared, rule);
     shared.observers.bans.count(rule.limit.id) + by_hand
 }

@@ -14,7 +14,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::Clock;
 use ratekeeper_core::Origin;
 use ratekeeper_policy::{RedisSettings, Secret};
 use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, RedisTls, StoreError};
@@ -97,10 +96,7 @@ fn notice_of(what: &str, renewed: Result<(), StoreError>) -> String {
 }
 
 /// Reads the secrets again whenever they change, until the service ends.
-pub(crate) async fn keep_fresh<C: Clock + 'static>(
-    shared: Arc<ServiceContext<C>>,
-    secrets: Option<StoreSecrets>,
-) {
+pub(crate) async fn keep_fresh(shared: Arc<ServiceContext>, secrets: Option<StoreSecrets>) {
     let mut secrets = secrets;
     let mut tick = interval(LOOK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);

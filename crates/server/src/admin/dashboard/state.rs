@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use ratekeeper::Clock;
 use ratekeeper_policy::{Policy, Role, Rule, WallTime};
 use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
@@ -23,8 +22,8 @@ pub(super) const CHART_SPANS: usize = 144;
 /// Maximum number of spans of the trend of a limit.
 const TREND_SPANS: usize = 12;
 
-pub(super) fn state<C: Clock>(shared: &ServiceContext<C>) -> Value {
-    let now = shared.keeper.clock().now();
+pub(super) fn state(shared: &ServiceContext) -> Value {
+    let now = shared.now();
     let policy = shared.keeper.policy();
     let changes = shared.observers.changes.latest();
     let changes = changes.iter().map(|change| {
@@ -73,10 +72,7 @@ pub(super) struct Busy<'p> {
 
 /// Returns the limits with a history: first those with most refusals in the last minute, among
 /// equals those with most in the last day. Refusals in shadow mode come after all others.
-pub(super) fn by_refusals<'p, C: Clock>(
-    shared: &ServiceContext<C>,
-    policy: &'p Policy,
-) -> Vec<Busy<'p>> {
+pub(super) fn by_refusals<'p>(shared: &ServiceContext, policy: &'p Policy) -> Vec<Busy<'p>> {
     let rules = policy.rules.iter().take(MAX_LIMITS).enumerate();
     let limits = rules.filter_map(|(index, rule)| {
         let recent = shared.observers.history.recent(rule.limit.id)?;
@@ -98,7 +94,7 @@ pub(super) fn by_refusals<'p, C: Clock>(
 }
 
 /// Returns the limits that refuse most, with their numbers.
-fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Vec<Value> {
+fn limits(shared: &ServiceContext, policy: &Policy) -> Vec<Value> {
     let descriptions = policy.rules.descriptions();
     let limits = by_refusals(shared, policy).into_iter().take(MAX_SHOWN);
     let limits = limits.map(|busy| {
@@ -111,8 +107,8 @@ fn limits<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Vec<Value> {
 }
 
 /// Adds the counts of a limit to its description.
-fn add_counts<C: Clock>(about: &mut Value, shared: &ServiceContext<C>, rule: &Rule) {
-    let now = shared.keeper.clock().now();
+fn add_counts(about: &mut Value, shared: &ServiceContext, rule: &Rule) {
+    let now = shared.now();
     let found = top::most_denied(shared, rule.limit.id, now);
     let busiest = found.as_ref().and_then(|found| found.keys.first());
     about["near"] = json!(shared.observers.metrics.near(rule.limit.id));
@@ -142,7 +138,7 @@ fn add_counts<C: Clock>(about: &mut Value, shared: &ServiceContext<C>, rule: &Ru
 
 /// Returns times since the start by bucket: the upper bound in seconds, `null` for the last, and
 /// the count.
-fn times<C: Clock>(shared: &ServiceContext<C>) -> Value {
+fn times(shared: &ServiceContext) -> Value {
     let store = shared.keeper.store().shared();
     let store = store.map(|store| DurationsSnapshot::from(store.main().call_times().ok).buckets);
     json!({
@@ -153,8 +149,8 @@ fn times<C: Clock>(shared: &ServiceContext<C>) -> Value {
 }
 
 /// Returns the levels of the signals of elastic limits in words; `null` if none is known.
-fn signals<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Value {
-    let now = shared.keeper.clock().now();
+fn signals(shared: &ServiceContext, policy: &Policy) -> Value {
+    let now = shared.now();
     let now = WallTime::new(shared.keeper.wall_origin(), now);
     let levels = policy
         .signals()
@@ -164,8 +160,8 @@ fn signals<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Value {
 
 /// Returns the elastic limits: how much of their own number they allow now, and the requests that
 /// passed above it.
-fn elastic<C: Clock>(shared: &ServiceContext<C>, policy: &Policy) -> Vec<Value> {
-    let now = shared.keeper.clock().now();
+fn elastic(shared: &ServiceContext, policy: &Policy) -> Vec<Value> {
+    let now = shared.now();
     let wall = WallTime::new(shared.keeper.wall_origin(), now);
     let rules = (0..).zip(&policy.rules).take(MAX_LIMITS);
     let elastic = rules.filter_map(|(index, rule)| {
@@ -195,7 +191,7 @@ fn percent_of(part: u64, whole: u64) -> u64 {
     (part * 100).checked_div(whole).unwrap_or_default()
 }
 
-fn memory<C: Clock>(shared: &ServiceContext<C>) -> Value {
+fn memory(shared: &ServiceContext) -> Value {
     let usage = shared.keeper.store().local().usage();
     json!({
         "bytes": usage.bytes,
@@ -206,7 +202,7 @@ fn memory<C: Clock>(shared: &ServiceContext<C>) -> Value {
 }
 
 /// Returns the kind and the state of the store.
-pub(in crate::admin) fn store<C: Clock>(shared: &ServiceContext<C>) -> Value {
+pub(in crate::admin) fn store(shared: &ServiceContext) -> Value {
     let any = shared.keeper.store();
     let Some(remote) = any.shared() else {
         return json!({ "kind": "memory", "state": "up" });

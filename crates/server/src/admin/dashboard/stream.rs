@@ -24,7 +24,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use hyper::body::{Body, Frame};
-use ratekeeper::Clock;
 use ratekeeper_policy::{Policy, Rule};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -76,8 +75,8 @@ impl Body for StateStream {
 /// `GET /v1/dashboard/stream?limit=NAME`: the state each second, with the keys and the charts of one
 /// limit. Without a name it is the limit that refuses most now, and if none has that name, the one
 /// that refuses most in each second.
-pub(in crate::admin) async fn open<C: Clock + 'static>(
-    shared: &Arc<ServiceContext<C>>,
+pub(in crate::admin) async fn open(
+    shared: &Arc<ServiceContext>,
     caller: Caller<'_>,
     query: &str,
 ) -> Result<Response<StateStream>, Problem> {
@@ -117,7 +116,7 @@ pub(in crate::admin) async fn open<C: Clock + 'static>(
 }
 
 /// Sends the state of each second to the open streams, until the service ends.
-pub(crate) async fn publish<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) {
+pub(crate) async fn publish(shared: Arc<ServiceContext>) {
     let mut tick = interval(SECOND);
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
@@ -132,7 +131,7 @@ pub(crate) async fn publish<C: Clock + 'static>(shared: Arc<ServiceContext<C>>) 
 }
 
 /// Returns the event of this second: the state, and the details of a limit.
-fn event<C: Clock>(shared: &ServiceContext<C>, limit: Option<&str>) -> Bytes {
+fn event(shared: &ServiceContext, limit: Option<&str>) -> Bytes {
     let policy = shared.keeper.policy();
     let named = |rule: &&Rule| Some(&*rule.limit.name) == limit;
     let rule = policy.rules.iter().find(named);
@@ -145,14 +144,14 @@ fn event<C: Clock>(shared: &ServiceContext<C>, limit: Option<&str>) -> Bytes {
 }
 
 /// Returns the limit that refuses most.
-fn most_refusing<'p, C: Clock>(shared: &ServiceContext<C>, policy: &'p Policy) -> Option<&'p Rule> {
+fn most_refusing<'p>(shared: &ServiceContext, policy: &'p Policy) -> Option<&'p Rule> {
     let first = by_refusals(shared, policy).into_iter().next();
     let first = first.map(|limit| limit.rule);
     first.or_else(|| policy.rules.first()) // before the first reading of the counters
 }
 
 /// Returns the numbers of one limit: the most refused keys, its charts, and the banned keys.
-fn details<C: Clock>(shared: &ServiceContext<C>, rule: &Rule) -> Value {
+fn details(shared: &ServiceContext, rule: &Rule) -> Value {
     let recent = shared.observers.history.recent(rule.limit.id);
     let how = shared.keeper.policy().settings.reveal_keys;
     json!({

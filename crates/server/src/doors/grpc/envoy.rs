@@ -19,7 +19,7 @@ mod fields;
 pub(crate) mod json;
 
 use bytes::Bytes;
-use ratekeeper::{Act, Asked, Clock};
+use ratekeeper::{Act, Asked};
 use ratekeeper_core::{Nanos, Permits};
 use ratekeeper_policy::envoy::Unit;
 use ratekeeper_policy::{Descriptor, Facts, Numbers};
@@ -35,8 +35,8 @@ use crate::observe::metrics::Protocol;
 use crate::serve::grpc::GrpcStatus;
 
 /// `ShouldRateLimit`; the caller counts failures.
-pub(super) async fn should_rate_limit<C: Clock>(
-    shared: &ServiceContext<C>,
+pub(super) async fn should_rate_limit(
+    shared: &ServiceContext,
     message: Bytes,
 ) -> Result<RateLimitResponse, GrpcStatus> {
     let request = read_request(&message).map_err(|refusal| unread(&refusal))?;
@@ -44,8 +44,8 @@ pub(super) async fn should_rate_limit<C: Clock>(
 }
 
 /// Decides a call, however it came.
-async fn decide<C: Clock>(
-    shared: &ServiceContext<C>,
+async fn decide(
+    shared: &ServiceContext,
     request: &RateLimitRequest,
 ) -> Result<RateLimitResponse, GrpcStatus> {
     if request.domain.is_empty() {

@@ -18,7 +18,6 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use prost_reflect::DescriptorPool;
-use ratekeeper::Clock;
 use ratekeeper_policy::Policy;
 use ratekeeper_wire::{DESCRIPTORS, MAX_REQUEST_BYTES};
 
@@ -41,8 +40,8 @@ static PROTOS: LazyLock<DescriptorPool> = LazyLock::new(|| {
 
 /// The services of the grpc door.
 #[derive(Debug)]
-pub(crate) struct GrpcDoor<C> {
-    shared: Arc<ServiceContext<C>>,
+pub(crate) struct GrpcDoor {
+    shared: Arc<ServiceContext>,
     tls: Option<Arc<ListenerTls>>,
 }
 
@@ -60,8 +59,8 @@ pub(crate) fn certificates(
     Ok(Some(Arc::new(tls.map_err(StartError::Certificates)?)))
 }
 
-impl<C: Clock + 'static> GrpcDoor<C> {
-    pub(crate) fn new(shared: Arc<ServiceContext<C>>, tls: Option<Arc<ListenerTls>>) -> Self {
+impl GrpcDoor {
+    pub(crate) fn new(shared: Arc<ServiceContext>, tls: Option<Arc<ListenerTls>>) -> Self {
         Self { shared, tls }
     }
 
@@ -71,7 +70,7 @@ impl<C: Clock + 'static> GrpcDoor<C> {
     }
 }
 
-impl<C: Clock + 'static> listener::ServeConnection for GrpcDoor<C> {
+impl listener::ServeConnection for GrpcDoor {
     async fn serve(self: Arc<Self>, visit: Visit) {
         let Visit {
             pulse, spans, stop, ..
@@ -98,12 +97,12 @@ impl<C: Clock + 'static> listener::ServeConnection for GrpcDoor<C> {
 
 /// What the calls of one connection share.
 #[derive(Debug)]
-struct ConnectionContext<C> {
-    shared: Arc<ServiceContext<C>>,
+struct ConnectionContext {
+    shared: Arc<ServiceContext>,
     health: HealthService,
 }
 
-impl<C: Clock + 'static> grpc::ServeCalls for ConnectionContext<C> {
+impl grpc::ServeCalls for ConnectionContext {
     const MAX_MESSAGE_BYTES: usize = MAX_REQUEST_BYTES;
 
     fn bodies(&self) -> &Arc<BodyBudget> {
@@ -126,7 +125,7 @@ impl<C: Clock + 'static> grpc::ServeCalls for ConnectionContext<C> {
     }
 }
 
-impl<C: Clock + 'static> ConnectionContext<C> {
+impl ConnectionContext {
     /// Serves the calls that tools make about the service.
     async fn serve_tools(&self, call: GrpcCall) {
         match call.path() {

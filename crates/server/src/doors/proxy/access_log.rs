@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use jiff::Timestamp;
-use ratekeeper::{Answer, Timer};
+use ratekeeper::Answer;
 use ratekeeper_policy::{AccessLogSettings, LoggedResponses, ProxySettings};
 use rustix::fs::OFlags;
 use smallvec::SmallVec;
@@ -107,7 +107,7 @@ impl Drop for AccessLog {
     }
 }
 
-impl<C: Timer + 'static> ProxyDoor<C> {
+impl ProxyDoor {
     /// Begins the line of a request, if there is a log.
     pub(super) fn line(&self, caller: Caller<'_>, parts: &Parts) -> Option<Box<AccessLine>> {
         let log = self.access.as_ref()?;
@@ -116,7 +116,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
         let headers: SmallVec<[_; 24]> = headers.collect();
         let peer = caller.address.ip().to_canonical();
-        let now = self.shared.keeper.clock().now();
+        let now = self.shared.now();
         let mut line = Box::new(AccessLine {
             log: Arc::clone(log),
             json: Vec::new(),

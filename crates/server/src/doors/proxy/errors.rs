@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, Version, header};
 use http_body_util::Full;
-use ratekeeper::{Answer, Timer};
+use ratekeeper::Answer;
 use ratekeeper_gateway::{ForwardError, Malformed, UpstreamFailure};
 
 use super::body::ProxyBody;
@@ -16,7 +16,7 @@ use crate::doors::problem::{
 use crate::doors::put_shadow;
 use crate::observe::metrics::{Protocol, RequestFault, RequestResult};
 
-impl<C: Timer + 'static> ProxyDoor<C> {
+impl ProxyDoor {
     /// Returns the response to a request that limits refuse.
     pub(super) fn refusal(
         &self,
@@ -75,10 +75,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         } else {
             RequestFault::Malformed
         };
-        let (metrics, now) = (
-            &self.shared.observers.metrics,
-            self.shared.keeper.clock().now(),
-        );
+        let (metrics, now) = (&self.shared.observers.metrics, self.shared.now());
         metrics.request(Protocol::Proxy, RequestResult::Error);
         metrics.process.request_fault(fault, None, now);
     }
@@ -91,7 +88,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
         id: HeaderValue,
     ) -> Response<ProxyBody> {
         if let Some(fault) = RequestFault::of(problem.kind) {
-            let now = self.shared.keeper.clock().now();
+            let now = self.shared.now();
             let process = &self.shared.observers.metrics.process;
             process.request_fault(fault, Some(&id), now);
         }

@@ -8,7 +8,6 @@ use std::future::poll_fn;
 use bytes::Bytes;
 use http::request::Parts;
 use hyper::body::Body;
-use ratekeeper::Timer;
 use ratekeeper::tower::InspectedBody;
 use ratekeeper_gateway::ClientBody;
 use tokio::time::timeout;
@@ -21,7 +20,7 @@ use crate::serve::body_budget::HeldBytes;
 use crate::serve::listener::Caller;
 use crate::serve::request_body::RequestBody;
 
-impl<C: Timer + 'static> ProxyDoor<C> {
+impl ProxyDoor {
     /// Returns the body of a request, if it has one. If a limit counts by it, its beginning is read,
     /// and the whole of a short one stands in the extensions of the request.
     pub(super) async fn inspect(

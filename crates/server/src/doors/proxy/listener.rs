@@ -16,7 +16,6 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::Response;
 use http::request::Parts;
-use ratekeeper::Timer;
 use ratekeeper_policy::{ProxySettings, Settings, UpstreamUrl};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -41,8 +40,8 @@ const ANNOUNCED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The listener that forwards.
 #[derive(Debug)]
-pub(crate) struct ProxyListener<C> {
-    current: ArcSwap<ProxyDoor<C>>,
+pub(crate) struct ProxyListener {
+    current: ArcSwap<ProxyDoor>,
     tls: Option<Arc<ListenerTls>>,
     place: ProxyPlace,
 }
@@ -58,11 +57,11 @@ pub(super) struct ProxyPlace {
     upstream: Vec<UpstreamUrl>,
 }
 
-impl<C: Timer + 'static> ProxyListener<C> {
+impl ProxyListener {
     /// Creates the listener at its address; it connects when the first request comes. `None` if
     /// the policy has none.
     pub(crate) fn open(
-        shared: &Arc<ServiceContext<C>>,
+        shared: &Arc<ServiceContext>,
         own: DoorAddress,
         config: &Config,
     ) -> Result<Option<Arc<Self>>, StartError> {
@@ -116,7 +115,7 @@ impl ProxyPlace {
     }
 }
 
-impl<C: Timer + 'static> Reload for ProxyListener<C> {
+impl Reload for ProxyListener {
     fn prepare(self: Arc<Self>, settings: &Settings) -> Result<Box<dyn FnOnce()>, StartError> {
         let current = self.current.load_full();
         let Some(proxy) = self.place.settings(settings)? else {
@@ -142,7 +141,7 @@ impl<C: Timer + 'static> Reload for ProxyListener<C> {
     }
 }
 
-impl<C: Timer + 'static> Handle for Arc<ProxyListener<C>> {
+impl Handle for Arc<ProxyListener> {
     type Body = ProxyBody;
 
     fn tls(&self) -> Option<&ListenerTls> {
@@ -178,7 +177,7 @@ impl<C: Timer + 'static> Handle for Arc<ProxyListener<C>> {
     }
 }
 
-impl<C: Timer + 'static> ProxyDoor<C> {
+impl ProxyDoor {
     /// Returns the client that a trusted peer announces before the first request.
     async fn announced(&self, stream: &mut TcpStream, peer: SocketAddr) -> Option<SocketAddr> {
         let trusts = {
@@ -192,7 +191,7 @@ impl<C: Timer + 'static> ProxyDoor<C> {
             None
         };
         if client.is_none() {
-            let now = self.shared.keeper.clock().now();
+            let now = self.shared.now();
             let process = &self.shared.observers.metrics.process;
             process.request_fault(RequestFault::ProxyHeader, None, now);
         }

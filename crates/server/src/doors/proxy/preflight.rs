@@ -10,7 +10,7 @@
 
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, header};
-use ratekeeper::{KeyedLimiter, Outcome, Scope, SystemClock, Timer, tower};
+use ratekeeper::{KeyedLimiter, Outcome, Scope, SystemClock, tower};
 use ratekeeper_core::{Gcra, Quota, Verdict};
 use ratekeeper_policy::{Facts, Rule};
 use ratekeeper_store::MemoryConfig;
@@ -35,7 +35,7 @@ pub(super) fn limiter(stated: Option<Gcra>) -> KeyedLimiter {
     KeyedLimiter::with_clock(stated.unwrap_or_else(usual), MEMORY, SystemClock::new())
 }
 
-impl<C: Timer + 'static> ProxyDoor<C> {
+impl ProxyDoor {
     /// Returns true for a preflight of a listed origin. Limits count those of other origins.
     pub(super) fn is_preflight(&self, parts: &Parts) -> bool {
         let asks = header::ACCESS_CONTROL_REQUEST_METHOD;

@@ -27,8 +27,8 @@ use crate::serve::grpc;
 const MAX_DEPTH: usize = 32;
 
 /// Decides a call under `config`.
-pub(super) async fn decide<C: Clock>(
-    shared: &ServiceContext<C>,
+pub(super) async fn decide(
+    shared: &ServiceContext,
     config: &Arc<EnvoyConfig>,
     request: &RateLimitRequest,
 ) -> Result<RateLimitResponse, grpc::GrpcStatus> {
@@ -52,8 +52,8 @@ pub(super) async fn decide<C: Clock>(
     Ok(response(shared, config, &answer, request))
 }
 
-fn response<C: Clock>(
-    shared: &ServiceContext<C>,
+fn response(
+    shared: &ServiceContext,
     config: &EnvoyConfig,
     answer: &EnvoyAnswer<'_>,
     request: &RateLimitRequest,

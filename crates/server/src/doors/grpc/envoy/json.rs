@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use prost::Message;
 use prost_reflect::{DynamicMessage, MessageDescriptor};
-use ratekeeper::Clock;
 use ratekeeper_wire::rate_limit_response::Code;
 use ratekeeper_wire::{RateLimitRequest, RateLimitResponse, read_request};
 
@@ -21,7 +20,7 @@ use crate::observe::metrics::{Protocol, RequestResult};
 use crate::serve::listener::Reply;
 
 /// Decides the call in the body.
-pub(crate) async fn serve<C: Clock>(shared: &ServiceContext<C>, body: Bytes) -> Response<Reply> {
+pub(crate) async fn serve(shared: &ServiceContext, body: Bytes) -> Response<Reply> {
     let answered = match read(&body) {
         Ok(request) => {
             let decided = decide(shared, &request).await;
