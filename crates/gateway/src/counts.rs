@@ -104,7 +104,7 @@ impl AddressTotals {
 struct Count(AtomicU64);
 
 /// The counters of an upstream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct UpstreamCounts {
     responses: [Count; 5],
     failures: [Count; KINDS],
@@ -154,16 +154,9 @@ impl UpstreamCounts {
             failures: <_>::default(),
         });
         Arc::new(Self {
-            responses: <_>::default(),
-            failures: <_>::default(),
-            left: Count::default(),
-            head: <_>::default(),
-            head_nanos: Count::default(),
-            sent: Count::default(),
-            received: Count::default(),
-            in_flight: Count::default(),
             addresses: addresses.collect(),
             watch,
+            ..Self::default()
         })
     }
 

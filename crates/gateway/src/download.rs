@@ -1,7 +1,6 @@
 //! Download: the body of a response on its way to the client. At its end, the connection to the
 //! upstream is idle again; a body that is dropped before closes it.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -32,25 +31,16 @@ struct Download {
 }
 
 /// Why the body of a response broke off.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DownloadError {
     /// The connection to the upstream broke.
+    #[error("the response of the upstream broke off: {0}")]
     Broken(hyper::Error),
     /// The upstream sent nothing for too long.
+    #[error("{}", UpstreamFailure::BodyTimeout)]
     Idle,
 }
-
-impl fmt::Display for DownloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Broken(error) => write!(f, "the response of the upstream broke off: {error}"),
-            Self::Idle => f.write_str("the upstream stopped sending its response"),
-        }
-    }
-}
-
-impl std::error::Error for DownloadError {}
 
 impl DownloadBody {
     pub(crate) fn new(

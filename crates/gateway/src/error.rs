@@ -1,14 +1,12 @@
 //! Error: why a request could not be forwarded.
 
-use std::fmt;
-
 /// Why there is no response of the upstream.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForwardError {
     /// The upstream is at fault.
-    #[error("{0}")]
-    Upstream(UpstreamFailure),
+    #[error(transparent)]
+    Upstream(#[from] UpstreamFailure),
     /// The TLS handshake with the upstream failed; the reason is for the operator, not the client.
     #[error("{}", UpstreamFailure::Tls)]
     Tls(String),
@@ -24,30 +22,41 @@ pub enum ForwardError {
 }
 
 /// The failure of an upstream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpstreamFailure {
     /// No address accepts connections, or takes the request.
+    #[error("the upstream refuses connections")]
     Refused,
     /// No address accepted a connection in time, or had room for one.
+    #[error("the upstream did not accept a connection in time")]
     ConnectTimeout,
     /// The TLS handshake failed.
+    #[error("the upstream cannot be reached by TLS")]
     Tls,
     /// The connection ended before the head of a response was complete.
+    #[error("the upstream closed the connection without a response")]
     Reset,
     /// The response is not HTTP, or its head is too large.
+    #[error("the response of the upstream is not valid HTTP, or its head is larger than 64 KiB")]
     BadResponse,
     /// The head of a response did not come in time.
+    #[error("the upstream did not respond in time")]
     ResponseTimeout,
     /// It switched to a protocol that the client has not asked for.
+    #[error("the upstream switched to a protocol that was not asked for")]
     Switched,
     /// As many requests as it can bear wait for it.
+    #[error("as many requests as the upstream can bear wait for it")]
     Busy,
     /// Only the part of these that is for requests with priority is free.
+    #[error("the upstream can only bear more requests with priority")]
     LowPriority,
     /// The body of the response broke off.
+    #[error("the response of the upstream broke off")]
     BodyBroken,
     /// The rest of the body of the response did not come in time.
+    #[error("the upstream stopped sending its response")]
     BodyTimeout,
 }
 
@@ -122,31 +131,5 @@ impl ForwardError {
     /// Returns true if the upstream has, or may have, a byte of the request.
     pub fn was_sent(&self) -> bool {
         self.failure().is_none_or(UpstreamFailure::was_sent)
-    }
-}
-
-impl fmt::Display for UpstreamFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Refused => "the upstream refuses connections",
-            Self::ConnectTimeout => "the upstream did not accept a connection in time",
-            Self::Tls => "the upstream cannot be reached by TLS",
-            Self::Reset => "the upstream closed the connection without a response",
-            Self::BadResponse => {
-                "the response of the upstream is not valid HTTP, or its head is larger than 64 KiB"
-            }
-            Self::ResponseTimeout => "the upstream did not respond in time",
-            Self::Switched => "the upstream switched to a protocol that was not asked for",
-            Self::Busy => "as many requests as the upstream can bear wait for it",
-            Self::LowPriority => "the upstream can only bear more requests with priority",
-            Self::BodyBroken => "the response of the upstream broke off",
-            Self::BodyTimeout => "the upstream stopped sending its response",
-        })
-    }
-}
-
-impl From<UpstreamFailure> for ForwardError {
-    fn from(failure: UpstreamFailure) -> Self {
-        Self::Upstream(failure)
     }
 }

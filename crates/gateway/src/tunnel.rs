@@ -18,29 +18,15 @@ const BUFFER: usize = 8 << 10;
 /// The upstream's side of a connection that switches to another protocol.
 #[derive(Debug)]
 pub struct Tunnel {
-    upstream: OnUpgrade,
+    pub(crate) upstream: OnUpgrade,
     /// Kept to the end.
-    room: Option<OwnedSemaphorePermit>,
+    pub(crate) room: Option<OwnedSemaphorePermit>,
     /// Counts to the end.
-    passage: Passage,
-    idle: Duration,
+    pub(crate) passage: Passage,
+    pub(crate) idle: Duration,
 }
 
 impl Tunnel {
-    pub(crate) fn new(
-        upstream: OnUpgrade,
-        room: Option<OwnedSemaphorePermit>,
-        passage: Passage,
-        idle: Duration,
-    ) -> Self {
-        Self {
-            upstream,
-            room,
-            passage,
-            idle,
-        }
-    }
-
     /// Passes bytes both ways until both sides have ended, one fails, or no byte has moved for one
     /// to two times the idle limit.
     pub async fn run(self, client: impl AsyncRead + AsyncWrite) {

@@ -213,9 +213,12 @@ impl Gateway {
                 return Err(UpstreamFailure::Switched.into());
             }
             passage.respond(response.status(), took);
-            let upstream = hyper::upgrade::on(&mut response);
-            let room = leased.map(ConnectionLease::into_room);
-            let tunnel = Tunnel::new(upstream, room, passage, self.settings.upgrade);
+            let tunnel = Tunnel {
+                upstream: hyper::upgrade::on(&mut response),
+                room: leased.map(ConnectionLease::into_room),
+                passage,
+                idle: self.settings.upgrade,
+            };
             crate::hop::put(&hop, response.headers_mut());
             return Ok(Forwarded::Upgraded(response.map(drop), Box::new(tunnel)));
         }
