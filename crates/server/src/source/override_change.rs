@@ -131,13 +131,7 @@ impl ServiceContext {
             let candidate = Arc::new(text.with_overrides(edited.text.clone()));
             let loaded = self.judge(path, &candidate);
             let version = self.keeper.policy().version;
-            let loaded = loaded.map_err(|(report, findings)| {
-                NotChanged::Rejected(Rejected {
-                    report,
-                    findings,
-                    version,
-                })
-            })?;
+            let loaded = loaded.map_err(NotChanged::Rejected)?;
             if let Some(line) = edited.line {
                 self.holds(&loaded.policy, line, change.subject())
                     .map_err(NotChanged::Useless)?;
@@ -161,7 +155,7 @@ impl ServiceContext {
             if candidate == seen.in_force {
                 return Ok(changed);
             }
-            let applied = self.put_in_force(Trigger::Request, (candidate, loaded), &mut seen);
+            let applied = self.put_in_force(Trigger::Request, candidate, loaded, &mut seen);
             let (Reloaded::Applied { to, .. } | Reloaded::Unchanged { version: to }) = applied;
             return Ok(OverrideChanged {
                 version: to,

@@ -13,10 +13,10 @@ use std::sync::Weak;
 use ratekeeper::Clock;
 use ratekeeper_core::{Origin, Time};
 use ratekeeper_policy::config::{self, Colour, Context, Diagnostic};
-use ratekeeper_policy::{Policy, Rule, RuleMode, Settings};
+use ratekeeper_policy::{Policy, Rule, RuleMode};
 
+use super::SeenFile;
 use super::envoy_files::compile;
-use super::last_seen::SeenFile;
 use super::policy_file::writable_by_all;
 use super::policy_text::PolicyText;
 use crate::addresses;
@@ -26,7 +26,7 @@ use crate::restart::waits_for_restart;
 use crate::{Config, Event, StartError, Trigger};
 
 /// The policy a service starts with.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FirstPolicy {
     pub(crate) policy: Policy,
     /// Lints, rendered.
@@ -59,7 +59,10 @@ pub(crate) fn load_first(
     clock: &impl Clock,
 ) -> Result<(FirstPolicy, SeenFile), StartError> {
     let Some(path) = config.policy.as_deref() else {
-        return without_policy(config);
+        return match config.envoy_config {
+            Some(_) => Ok(<_>::default()), // it has the limits of these files only
+            None => Err(StartError::NoPolicy),
+        };
     };
     let text = PolicyText::read(path, None).map_err(|reason| StartError::Unreadable {
         path: path.to_owned(),
@@ -79,25 +82,6 @@ pub(crate) fn load_first(
         last: Some(Arc::clone(&text)),
         in_force: text,
         started_with: first.policy.settings.clone(),
-        shadow: config.shadow,
-    };
-    Ok((first, seen))
-}
-
-/// Returns the start of a service with the limits of Envoy's configuration only.
-fn without_policy(config: &Config) -> Result<(FirstPolicy, SeenFile), StartError> {
-    if config.envoy_config.is_none() {
-        return Err(StartError::NoPolicy);
-    }
-    let first = FirstPolicy {
-        policy: Policy::default(),
-        notices: Vec::new(),
-    };
-    let seen = SeenFile {
-        last: None,
-        in_force: Arc::default(),
-        started_with: Settings::default(),
-        shadow: config.shadow,
     };
     Ok((first, seen))
 }
@@ -149,14 +133,9 @@ impl ServiceContext {
                 version: self.keeper.policy().version,
             }),
         }?;
-        match self.reload_envoy(trigger) {
-            Ok(()) => Ok(reloaded),
-            Err(report) => Err(Rejected {
-                report,
-                findings: Vec::new(),
-                version: self.keeper.policy().version,
-            }),
-        }
+        let envoy = self.reload_envoy(trigger);
+        envoy.map_err(|report| self.rejected(report, Vec::new()))?;
+        Ok(reloaded)
     }
 
     /// Reads the policy file again and puts it in force if it is good.
@@ -175,7 +154,7 @@ impl ServiceContext {
                 }
                 let path = path.display();
                 let report = format!("cannot read the policy `{path}`: {reason}");
-                return Err(self.reject(trigger, version, report, Vec::new()));
+                return Err(self.reject(trigger, self.rejected(report, Vec::new())));
             }
         };
         let again = seen.last.as_ref() == Some(&text);
@@ -187,21 +166,17 @@ impl ServiceContext {
         if again && trigger == Trigger::File {
             return Ok(Reloaded::Unchanged { version });
         }
-        let loaded = match self.judge(path, &text) {
-            Ok(loaded) => loaded,
-            Err((report, findings)) => {
-                return Err(self.reject(trigger, version, report, findings));
-            }
-        };
+        let loaded = self.judge(path, &text);
+        let loaded = loaded.map_err(|why| self.reject(trigger, why))?;
         if let Some(proxy) = self.proxy.get().and_then(Weak::upgrade) {
-            match proxy.prepare(&loaded.policy.settings) {
-                Ok(put_in_force) => put_in_force(),
-                Err(why) => {
-                    return Err(self.reject(trigger, version, why.to_string(), Vec::new()));
-                }
-            }
+            let prepared = proxy.prepare(&loaded.policy.settings);
+            let replace = prepared.map_err(|why| {
+                let why = self.rejected(why.to_string(), Vec::new());
+                self.reject(trigger, why)
+            })?;
+            replace();
         }
-        Ok(self.put_in_force(trigger, (text, loaded), &mut seen))
+        Ok(self.put_in_force(trigger, text, loaded, &mut seen))
     }
 
     /// Reads the policy file and the files that it names.
@@ -217,82 +192,12 @@ impl ServiceContext {
     pub(crate) fn put_in_force(
         &self,
         trigger: Trigger,
-        (text, mut loaded): (Arc<PolicyText>, FirstPolicy),
+        text: Arc<PolicyText>,
+        loaded: FirstPolicy,
         seen: &mut SeenFile,
     ) -> Reloaded {
-        if seen.shadow {
-            loaded.policy.rules.shadow();
-        }
         seen.in_force = text;
-        let version = self.keeper.policy().version;
-        self.install(trigger, version, loaded, seen)
-    }
-
-    /// Puts the policy in force once more, with the windows that the wall clock has now. Quota
-    /// already used is charged to the windows that are current now, as at any reload.
-    pub(crate) fn follow_wall_clock(&self, origin: Origin) {
-        let mut seen = self.source.last_seen.lock();
-        self.keeper.set_origin(origin);
-        self.source.envoy_files.seen.lock().last = None;
-        let _ = self.reload_envoy(Trigger::Clock); // the event has the result
-        if let Some(path) = &self.source.path {
-            let version = self.keeper.policy().version;
-            match self.judge(path, &seen.in_force) {
-                Ok(mut loaded) => {
-                    if seen.shadow {
-                        loaded.policy.rules.shadow();
-                    }
-                    loaded.notices.clear(); // known since it was read
-                    self.install(Trigger::Clock, version, loaded, &seen);
-                }
-                // It was good before, but a zone may not reach so far.
-                Err((report, findings)) => {
-                    self.reject(Trigger::Clock, version, report, findings);
-                    seen.last = None;
-                }
-            }
-        }
-    }
-
-    fn reject(
-        &self,
-        trigger: Trigger,
-        version: u32,
-        report: String,
-        findings: Vec<Diagnostic>,
-    ) -> Rejected {
-        self.observers.metrics.reload_rejected(ConfigSource::Policy);
-        self.sink.emit(&Event::ReloadRejected {
-            trigger,
-            version,
-            report: report.clone(),
-        });
-        Rejected {
-            report,
-            findings,
-            version,
-        }
-    }
-
-    pub(crate) fn judge(
-        &self,
-        path: &Path,
-        text: &PolicyText,
-    ) -> Result<FirstPolicy, (String, Vec<Diagnostic>)> {
-        let context = Context {
-            origin: self.origin(),
-            listeners: self.source.listeners,
-        };
-        judged(path, text, context, self.now())
-    }
-
-    fn install(
-        &self,
-        trigger: Trigger,
-        from: u32,
-        loaded: FirstPolicy,
-        seen: &SeenFile,
-    ) -> Reloaded {
+        let from = self.keeper.policy().version;
         let settings = loaded.policy.settings.clone();
         let to = self.keeper.install(loaded.policy);
         let policy = self.keeper.policy();
@@ -315,6 +220,62 @@ impl ServiceContext {
             self.sink.emit(&Event::Notice(text));
         }
         Reloaded::Applied { from, to }
+    }
+
+    /// Puts the policy in force once more, with the windows that the wall clock has now. Quota
+    /// already used is charged to the windows that are current now, as at any reload.
+    pub(crate) fn follow_wall_clock(&self, origin: Origin) {
+        let mut seen = self.source.last_seen.lock();
+        self.keeper.set_origin(origin);
+        self.source.envoy_files.seen.lock().last = None;
+        let _ = self.reload_envoy(Trigger::Clock); // the event has the result
+        if let Some(path) = &self.source.path {
+            let text = Arc::clone(&seen.in_force);
+            match self.judge(path, &text) {
+                Ok(mut loaded) => {
+                    loaded.notices.clear(); // known since it was read
+                    self.put_in_force(Trigger::Clock, text, loaded, &mut seen);
+                }
+                // It was good before, but a zone may not reach so far.
+                Err(why) => {
+                    self.reject(Trigger::Clock, why);
+                    seen.last = None;
+                }
+            }
+        }
+    }
+
+    /// Returns why the policy in force stays.
+    fn rejected(&self, report: String, findings: Vec<Diagnostic>) -> Rejected {
+        Rejected {
+            report,
+            findings,
+            version: self.keeper.policy().version,
+        }
+    }
+
+    fn reject(&self, trigger: Trigger, why: Rejected) -> Rejected {
+        self.observers.metrics.reload_rejected(ConfigSource::Policy);
+        self.sink.emit(&Event::ReloadRejected {
+            trigger,
+            version: why.version,
+            report: why.report.clone(),
+        });
+        why
+    }
+
+    /// Compiles a text; its limits are in shadow mode if the process is.
+    pub(crate) fn judge(&self, path: &Path, text: &PolicyText) -> Result<FirstPolicy, Rejected> {
+        let context = Context {
+            origin: self.origin(),
+            listeners: self.source.listeners,
+        };
+        let judged = judged(path, text, context, self.now());
+        let mut judged = judged.map_err(|(report, findings)| self.rejected(report, findings))?;
+        if self.source.shadow {
+            judged.policy.rules.shadow();
+        }
+        Ok(judged)
     }
 
     /// Reads the configuration of the rate limit service again, and puts it in force if it

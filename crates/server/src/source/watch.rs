@@ -97,7 +97,7 @@ fn reload(shared: &ServiceContext) {
     let reloaded = catch_unwind(AssertUnwindSafe(|| shared.reload(Trigger::File)));
     if reloaded.is_err() {
         tracing::error!(event = "task.failed", task = "watch");
-        shared.observers.metrics.process.task_failed();
+        shared.observers.metrics.process.task_failures.add(1);
     }
 }
 
