@@ -163,7 +163,7 @@ fn limits(shared: &ServiceContext, policy: &Policy, query: &TopQuery) -> Value {
         "sha": &*policy.sha,
         "at": rfc3339(shared.unix_millis(now)),
         "store": store(shared),
-        "upstreams": shared.observers.metrics.process.upstreams().0,
+        "upstreams": shared.observers.metrics.process.upstreams.describe(),
         "limits": limits,
         "more": more,
         "countries": countries(shared, policy),
@@ -196,7 +196,7 @@ fn notes(shared: &ServiceContext, now: Time) -> Vec<String> {
     if shared.observers.metrics.is_rejected() {
         notes.push("the files of the policy are refused: the old policy stays in force".to_owned());
     }
-    notes.extend(shared.observers.metrics.process.upstreams().1);
+    notes.extend(shared.observers.metrics.process.upstreams.faults());
     let changes = shared.observers.changes.latest().into_iter();
     let changes = changes.filter(|it| it.kind != ChangeKind::Change);
     let changes = changes.filter(|it| now.since(it.at) <= NOTED);

@@ -37,7 +37,7 @@ pub(crate) async fn watch(shared: Arc<ServiceContext>) {
         let Some((ahead, origin)) = jump(known, now, wall) else {
             continue;
         };
-        shared.observers.metrics.process.wall_clock_jumped();
+        shared.observers.metrics.process.wall_clock_jumps.add(1);
         let follows = if shared.keeper.store().shared().is_some() {
             "active hours follow it, windows the clock of the shared store"
         } else {

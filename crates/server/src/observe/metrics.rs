@@ -160,9 +160,13 @@ impl Metrics {
 
     /// Returns the number of decisions of a limit since the start, by effect.
     pub(crate) fn decisions(&self, limit: LimitId) -> [u64; EFFECTS] {
-        let rows = self.rows.load();
-        let row = rows.get(limit.index()).and_then(Option::as_ref);
+        let row = self.row(limit);
         row.map_or([0; EFFECTS], |row| sum_of(&row.counts().decisions))
+    }
+
+    /// Returns the row of a limit; `None` if the policy has no such limit.
+    fn row(&self, limit: LimitId) -> Option<Arc<LimitRow>> {
+        self.rows.load().get(limit.index())?.clone()
     }
 
     /// Makes rows for the rules of Envoy's rate limit service.

@@ -47,7 +47,7 @@ pub(super) fn state(shared: &ServiceContext) -> Value {
         "rejected": shared.observers.metrics.is_rejected(),
         "counts": shared.observers.history.total().ranges(CHART_SPANS),
         "store": store(shared),
-        "upstreams": shared.observers.metrics.process.upstreams().0,
+        "upstreams": shared.observers.metrics.process.upstreams.describe(),
         "held": shared.hold.standing().now,
         "streams": shared.streams.count(),
         "times": times(shared),

@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Nanos;
 
-use super::family::{DurationsSnapshot, seconds};
+use super::family::DurationsSnapshot;
 use crate::counter::Counter;
 
 /// Upper bounds of the buckets of decision time, in nanoseconds; the last has none.
@@ -87,15 +87,8 @@ impl<const N: usize> Durations<N> {
     }
 
     pub(super) fn snapshot(&self, edges: &[u64]) -> DurationsSnapshot {
-        let edges = edges.iter().map(|&nanos| seconds(nanos));
-        let edges = edges.chain([f64::INFINITY]);
         let counts = self.buckets.iter().map(Counter::count);
-        let buckets: Vec<_> = edges.zip(counts).collect();
-        DurationsSnapshot {
-            count: buckets.iter().map(|(_, count)| count).sum(),
-            buckets,
-            sum_seconds: seconds(self.sum_nanos.count()),
-        }
+        DurationsSnapshot::new(edges.iter().copied(), counts, self.sum_nanos.count())
     }
 }
 

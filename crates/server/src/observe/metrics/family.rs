@@ -4,6 +4,7 @@
 //!   values --Family, Series--> MetricList --> /metrics (`format.rs`), OTLP
 //! ```
 
+use ratekeeper_core::Nanos;
 use ratekeeper_store::CallTime;
 use smallvec::SmallVec;
 
@@ -49,11 +50,9 @@ pub(crate) struct MetricSample {
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum SampleValue {
-    /// Of a counter.
+    /// Of a counter or a gauge.
     Count(u64),
-    /// Of a gauge.
-    Level(u64),
-    /// Of a gauge.
+    /// Of a gauge that is no whole number.
     Number(f64),
     /// Of a histogram.
     Durations(DurationsSnapshot),
@@ -107,23 +106,15 @@ impl Family {
     ) {
         let mut series = self.open(list);
         for (labels, value) in values {
-            match self.kind {
-                Kind::Counter => series.count(&labels, value),
-                Kind::Gauge | Kind::Histogram => series.level(&labels, value),
-            }
+            series.count(&labels, value);
         }
     }
 }
 
 impl Series<'_> {
-    /// Adds a counter; `values` are those of its labels, in the order of the table.
+    /// Adds a counter or a gauge; `values` are those of its labels, in the order of the table.
     pub(super) fn count(&mut self, values: &[&str], count: u64) {
         self.put(values, SampleValue::Count(count));
-    }
-
-    /// Adds a gauge.
-    pub(super) fn level(&mut self, values: &[&str], value: u64) {
-        self.put(values, SampleValue::Level(value));
     }
 
     /// Adds a gauge that is no whole number.
@@ -165,9 +156,7 @@ impl SampleValue {
     /// Adds the value of another series of the metric.
     fn add(&mut self, other: Self) {
         match (self, other) {
-            (Self::Count(mine), Self::Count(theirs)) | (Self::Level(mine), Self::Level(theirs)) => {
-                *mine += theirs;
-            }
+            (Self::Count(mine), Self::Count(theirs)) => *mine += theirs,
             (Self::Number(mine), Self::Number(theirs)) => *mine += theirs,
             (Self::Durations(mine), Self::Durations(theirs)) => mine.add(&theirs),
             _ => {}
@@ -184,6 +173,22 @@ pub(crate) struct DurationsSnapshot {
 }
 
 impl DurationsSnapshot {
+    /// Creates a snapshot; `edges` are the upper bounds of the buckets but the last, in
+    /// nanoseconds.
+    pub(super) fn new(
+        edges: impl IntoIterator<Item = u64>,
+        counts: impl IntoIterator<Item = u64>,
+        sum_nanos: u64,
+    ) -> Self {
+        let edges = edges.into_iter().map(seconds).chain([f64::INFINITY]);
+        let buckets: Vec<_> = edges.zip(counts).collect();
+        Self {
+            count: buckets.iter().map(|(_, count)| count).sum(),
+            buckets,
+            sum_seconds: seconds(sum_nanos),
+        }
+    }
+
     /// Adds the durations of another one with the same buckets.
     pub(super) fn add(&mut self, other: &Self) {
         for ((_, mine), (_, theirs)) in self.buckets.iter_mut().zip(&other.buckets) {
@@ -196,13 +201,8 @@ impl DurationsSnapshot {
 
 impl From<CallTime> for DurationsSnapshot {
     fn from(time: CallTime) -> Self {
-        let edges = CallTime::EDGES.iter().map(|edge| seconds(edge.as_nanos()));
-        let buckets: Vec<_> = edges.chain([f64::INFINITY]).zip(time.buckets).collect();
-        Self {
-            count: buckets.iter().map(|(_, count)| count).sum(),
-            buckets,
-            sum_seconds: seconds(time.sum.as_nanos()),
-        }
+        let edges = CallTime::EDGES.map(Nanos::as_nanos);
+        Self::new(edges, time.buckets, time.sum.as_nanos())
     }
 }
 
@@ -210,6 +210,6 @@ impl From<CallTime> for DurationsSnapshot {
     clippy::cast_precision_loss,
     reason = "metrics are doubles; 2^53 ns of decision time are 104 days"
 )]
-pub(super) fn seconds(nanos: u64) -> f64 {
+fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }

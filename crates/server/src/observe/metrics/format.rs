@@ -82,7 +82,6 @@ impl Format {
             };
             match &sample.value {
                 SampleValue::Count(count) => writeln!(out, "{name}{total}{labels} {count}")?,
-                SampleValue::Level(level) => writeln!(out, "{name}{labels} {level}")?,
                 SampleValue::Number(number) => {
                     writeln!(out, "{name}{labels} {}", Decimal(*number))?;
                 }

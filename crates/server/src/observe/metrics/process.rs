@@ -46,8 +46,8 @@ pub(crate) struct Process {
     /// The writer of the access log, if there is one.
     pub(crate) access_log: Mutex<Option<LogWriter>>,
     pub(super) request_faults: RequestFaults,
-    task_failures: Counter,
-    wall_clock_jumps: Counter,
+    pub(crate) task_failures: Counter,
+    pub(crate) wall_clock_jumps: Counter,
     pub(crate) otlp: OnceLock<Arc<OtlpCounts>>,
 }
 
@@ -66,21 +66,6 @@ impl Process {
         if let Some(suppressed) = self.wrong_token_log.opens(now) {
             tracing::warn!(event = "admin.wrong_token", %caller, suppressed);
         }
-    }
-
-    /// Returns the last minute of each upstream, and the faults in it.
-    pub(crate) fn upstreams(&self) -> (Vec<serde_json::Value>, Vec<String>) {
-        (self.upstreams.describe(), self.upstreams.faults())
-    }
-
-    /// Counts a panic of a task that must go on.
-    pub(crate) fn task_failed(&self) {
-        self.task_failures.add(1);
-    }
-
-    /// Counts a jump of the wall clock.
-    pub(crate) fn wall_clock_jumped(&self) {
-        self.wall_clock_jumps.add(1);
     }
 
     pub(super) fn encode(&self, out: &mut MetricList) {
@@ -134,7 +119,7 @@ impl Process {
         for tls in listeners {
             for (place, expiry) in (1..).zip(tls.expiries()) {
                 if let Some(expiry) = expiry {
-                    series.level(&[DOORS[tls.door as usize], &place.to_string()], expiry);
+                    series.count(&[DOORS[tls.door as usize], &place.to_string()], expiry);
                 }
             }
         }

@@ -30,24 +30,19 @@ pub(crate) struct KeyCounts {
 impl Metrics {
     /// Returns the counts of a limit, all zero if it has none; the highest share begins anew.
     pub(crate) fn take_tally(&self, limit: LimitId) -> Tally {
-        let rows = self.rows.load();
-        let Some(row) = rows.get(limit.index()).and_then(Option::as_ref) else {
-            return Tally::default();
-        };
-        Tally {
+        self.row(limit).map_or_else(Tally::default, |row| Tally {
             highest: row.take_highest(),
             ..row.tally()
-        }
+        })
     }
 
     /// Returns the denials of requests without priority for which a limit had room, and its denials
     /// by plan.
     pub(crate) fn denials(&self, limit: LimitId) -> (u64, Vec<(Box<str>, u64)>) {
-        let rows = self.rows.load();
-        let Some(row) = rows.get(limit.index()).and_then(Option::as_ref) else {
-            return (0, Vec::new());
-        };
-        (row.shed.count(), row.denials_by_plan())
+        let row = self.row(limit);
+        row.map_or_else(<_>::default, |row| {
+            (row.shed.count(), row.denials_by_plan())
+        })
     }
 
     /// Returns the counts of all requests.
@@ -66,8 +61,7 @@ impl Metrics {
 
     /// Returns the requests of a limit, and those without a part of its key.
     pub(crate) fn key_counts(&self, limit: LimitId) -> KeyCounts {
-        let rows = self.rows.load();
-        let row = rows.get(limit.index()).and_then(Option::as_ref);
+        let row = self.row(limit);
         KeyCounts {
             requests: self.decisions(limit).iter().sum(),
             missing: row.map_or(0, |row| row.key_missing.count()),
@@ -76,9 +70,7 @@ impl Metrics {
 
     /// Returns the number of requests allowed with most of a limit spent.
     pub(crate) fn near(&self, limit: LimitId) -> u64 {
-        let rows = self.rows.load();
-        let row = rows.get(limit.index()).and_then(Option::as_ref);
-        row.map_or(0, |row| row.counts().near)
+        self.row(limit).map_or(0, |row| row.counts().near)
     }
 
     /// Returns the times of all decisions since the start.

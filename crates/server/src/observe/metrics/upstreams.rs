@@ -1,9 +1,9 @@
 //! Upstreams: metrics of the gateway's side towards the application.
 
 use ratekeeper_core::Nanos;
-use ratekeeper_gateway::{AddressTotals, HEAD_EDGES, UpstreamFailure, UpstreamTotals};
+use ratekeeper_gateway::{AddressTotals, HEAD_EDGES, UpstreamFailure};
 
-use super::family::{DurationsSnapshot, MetricList, seconds};
+use super::family::{DurationsSnapshot, MetricList};
 use super::table;
 use crate::observe::upstreams::{CLASSES, NamedUpstream, WatchedUpstreams};
 
@@ -31,7 +31,9 @@ impl WatchedUpstreams {
         table::UPSTREAM_LEFT.each(out, left);
         let mut series = table::UPSTREAM_TIME.open(out);
         for (route, totals) in &totals {
-            series.durations(&[route], &head(totals));
+            let (edges, counts) = (HEAD_EDGES.map(Nanos::as_nanos), totals.head);
+            let times = DurationsSnapshot::new(edges, counts, totals.head_nanos);
+            series.durations(&[route], &times);
         }
         let mut series = table::UPSTREAM_BYTES.open(out);
         for (route, totals) in &totals {
@@ -66,16 +68,5 @@ impl WatchedUpstreams {
         table::UPSTREAM_UP.each(out, of(|address| u64::from(!address.is_out)));
         table::UPSTREAM_ATTEMPTS.each(out, of(AddressTotals::failed));
         table::UPSTREAM_CONNECTIONS.each(out, of(|address| address.connections as u64));
-    }
-}
-
-/// Returns the times to the heads of responses.
-fn head(totals: &UpstreamTotals) -> DurationsSnapshot {
-    let edges = HEAD_EDGES.iter().copied().map(Nanos::as_nanos).map(seconds);
-    let edges = edges.chain([f64::INFINITY]);
-    DurationsSnapshot {
-        buckets: edges.zip(totals.head).collect(),
-        sum_seconds: seconds(totals.head_nanos),
-        count: totals.head.iter().sum(),
     }
 }

@@ -140,7 +140,7 @@ fn metric(values: &MetricValues, span: Span) -> Metric {
 
 fn number(sample: &MetricSample, labels: &[&str], span: Span) -> Option<NumberDataPoint> {
     let value = match &sample.value {
-        SampleValue::Count(value) | SampleValue::Level(value) => {
+        SampleValue::Count(value) => {
             number_data_point::Value::AsInt(i64::try_from(*value).unwrap_or(i64::MAX))
         }
         SampleValue::Number(value) => number_data_point::Value::AsDouble(*value),
