@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use crate::Door;
@@ -12,17 +11,8 @@ use crate::background::tasks::keep;
 use crate::context::ServiceContext;
 use crate::serve::accept_queue::AcceptSocket;
 use crate::serve::connections::Connections;
-use crate::serve::listener::{ServeConnection, Spans, accept};
-use crate::serve::stop_signals::StopSignals;
-use crate::serve::workers::Workers;
-
-/// Where connections are served.
-pub(crate) enum ServePlace {
-    /// By the thread that accepts them.
-    Here(Handle),
-    /// By one worker each, in turn.
-    Workers(Workers),
-}
+use crate::serve::listener::{Accepting, ServeConnection, Spans, StopSignals};
+use crate::serve::workers::ServePlace;
 
 /// A door that accepts connections.
 pub(crate) struct Opened(Option<JoinHandle<()>>);
@@ -43,55 +33,39 @@ impl Opening {
         }
     }
 
+    /// Accepts connections, if the door has a listener.
     pub(crate) fn start<D: ServeConnection>(
-        self,
-        listener: Option<DoorListener>,
-        serve: D,
-        place: &Arc<ServePlace>,
-        stop: &StopSignals,
-    ) -> Opened {
-        Opened(listener.and_then(listen_on).map(|(listener, opened_by)| {
-            let Self {
-                shared,
-                door,
-                connections,
-                spans,
-            } = self;
-            let (listener, serve) = (Arc::new(listener), Arc::new(serve));
-            let (place, stop) = (Arc::clone(place), stop.clone());
-            let accepts = Arc::clone(&shared);
-            keep(&shared, "accept", move || {
-                let (listener, serve) = (Arc::clone(&listener), Arc::clone(&serve));
-                let (place, stop) = (Arc::clone(&place), stop.clone());
-                let (shared, bounds) = (Arc::clone(&accepts), (Arc::clone(&connections), spans));
-                async move {
-                    let next = || match &*place {
-                        ServePlace::Here(here) => here,
-                        ServePlace::Workers(workers) => workers.next(),
-                    };
-                    let failed = |error: &std::io::Error| {
-                        let now = shared.now();
-                        let process = &shared.observers.metrics.process;
-                        process.accept_failed(door, error, now);
-                    };
-                    accept(&listener, opened_by, serve, bounds, next, failed, stop).await;
-                }
-            })
-        }))
-    }
-
-    /// Like [`start`](Self::start), if there is a door.
-    pub(crate) fn start_some<D: ServeConnection>(
         self,
         listener: Option<DoorListener>,
         serve: Option<D>,
         place: &Arc<ServePlace>,
         stop: &StopSignals,
     ) -> Opened {
-        match serve {
-            Some(serve) => self.start(listener, serve, place, stop),
-            None => Opened(None),
-        }
+        let accepting = listener.zip(serve).and_then(|(listener, serve)| {
+            let socket = AcceptSocket::new(listener.socket);
+            let failed = |error: &_| tracing::error!(event = "listen.failed", %error);
+            let accepting = Arc::new(Accepting {
+                socket: socket.inspect_err(failed).ok()?,
+                opened_by: listener.opened_by,
+                door: Arc::new(serve),
+                connections: self.connections,
+                spans: self.spans,
+                place: Arc::clone(place),
+                stop: stop.clone(),
+            });
+            let (shared, door) = (Arc::clone(&self.shared), self.door);
+            Some(keep(&self.shared, "accept", move || {
+                let (shared, accepting) = (Arc::clone(&shared), Arc::clone(&accepting));
+                async move {
+                    let failed = |error: &_| {
+                        let process = &shared.observers.metrics.process;
+                        process.accept_failed(door, error, shared.now());
+                    };
+                    accepting.run(failed).await;
+                }
+            }))
+        });
+        Opened(accepting)
     }
 }
 
@@ -102,10 +76,4 @@ impl Opened {
             let _ = accepting.await; // an error: it ended by a panic, logged already
         }
     }
-}
-
-fn listen_on(listener: DoorListener) -> Option<(AcceptSocket, OpenedBy)> {
-    let socket = AcceptSocket::new(listener.socket);
-    let socket = socket.inspect_err(|error| tracing::error!(event = "listen.failed", %error));
-    Some((socket.ok()?, listener.opened_by))
 }

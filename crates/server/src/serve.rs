@@ -15,7 +15,6 @@ pub(crate) mod log_writer;
 pub(crate) mod proxy_header;
 pub(crate) mod pulse;
 pub(crate) mod request_body;
-pub(crate) mod stop_signals;
 pub(crate) mod tls;
 pub(crate) mod upgrade;
 pub(crate) mod watched;

@@ -43,10 +43,10 @@ use super::connection_state::{BoxedError, HeadBounds, NextEvent, State};
 use super::connections::{Connections, Seat};
 use super::pulse::{MaxTicks, Pulse, TICK, TickNotes};
 use super::request_body::RequestBody;
-use super::stop_signals::StopSignals;
 use super::tls::ListenerTls;
 use super::upgrade::Upgrade;
 use super::watched::{Asleep, Wakes, Watched};
+use super::workers::ServePlace;
 use crate::addresses::OpenedBy;
 
 /// How long to wait when the system has no more file descriptors.
@@ -136,23 +136,91 @@ pub(crate) trait Handle: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
-/// Accepts until it has to stop, and a moment longer. `place` returns the runtime that serves
-/// the next connection; `failed` is called for each that the system does not hand over.
-pub(crate) async fn accept<'a, D: ServeConnection>(
-    listener: &AcceptSocket,
-    opened_by: OpenedBy,
-    door: Arc<D>,
-    (connections, spans): (Arc<Connections>, Spans),
-    place: impl Fn() -> &'a tokio::runtime::Handle,
-    failed: impl Fn(&io::Error),
-    StopSignals { stop, mut leave }: StopSignals,
-) {
-    let start = |stream: StdStream, peer: SocketAddr, open: OwnedSemaphorePermit| {
-        let Some(seat) = connections.seat(peer.ip(), open) else {
+/// A door that accepts connections.
+pub(crate) struct Accepting<D> {
+    pub(crate) socket: AcceptSocket,
+    pub(crate) opened_by: OpenedBy,
+    pub(crate) door: Arc<D>,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) spans: Spans,
+    pub(crate) place: Arc<ServePlace>,
+    pub(crate) stop: StopSignals,
+}
+
+/// When the answers of a listener are its last, and when it accepts no more.
+///
+/// A socket that the next process gets too is left late, once the requests from before the stop
+/// have ended: until then the next process has not begun, and connections would wait.
+#[derive(Clone, Debug)]
+pub(crate) struct StopSignals {
+    /// Each answer from now on is the last of its connection.
+    stop: watch::Receiver<bool>,
+    /// Sockets that the next process gets are its own from now on.
+    leave: watch::Receiver<bool>,
+}
+
+impl StopSignals {
+    /// Returns the sender of the stop, and the signals before it.
+    pub(crate) fn before(leave: &watch::Sender<bool>) -> (watch::Sender<bool>, Self) {
+        let (sender, stop) = watch::channel(false);
+        let leave = leave.subscribe();
+        (sender, Self { stop, leave })
+    }
+}
+
+impl<D: ServeConnection> Accepting<D> {
+    /// Accepts until it has to stop, and a moment longer; `failed` is called for each connection
+    /// that the system does not hand over.
+    pub(crate) async fn run(&self, failed: impl Fn(&io::Error)) {
+        let StopSignals {
+            mut stop,
+            mut leave,
+        } = self.stop.clone();
+        let mut closing = pin!(async {
+            let _ = stop.wait_for(|stop| *stop).await; // an error: the sender is gone
+            match self.opened_by {
+                OpenedBy::Us => sleep(self.spans.linger).await,
+                OpenedBy::Parent => drop(leave.wait_for(|leave| *leave).await), // likewise
+            }
+        });
+        loop {
+            let next = async {
+                let open = self.connections.room().await;
+                (open, self.socket.accept().await)
+            };
+            let (open, accepted) = tokio::select! {
+                biased;
+                () = &mut closing => break,
+                next = next => next,
+            };
+            let Ok(open) = open else {
+                return; // the semaphore is closed: nothing may be accepted any more
+            };
+            match accepted {
+                Ok((stream, peer)) => self.start(stream, peer, open),
+                Err(error) => {
+                    failed(&error);
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        if self.opened_by == OpenedBy::Parent {
+            return; // the next process accepts the queued connections
+        }
+        refuse_handshakes(&self.socket);
+        while let Some(open) = self.connections.room_now()
+            && let Some((stream, peer)) = take_queued(&self.socket)
+        {
+            self.start(stream, peer, open);
+        }
+    }
+
+    fn start(&self, stream: StdStream, peer: SocketAddr, open: OwnedSemaphorePermit) {
+        let Some(seat) = self.connections.seat(peer.ip(), open) else {
             return; // dropped, and so closed
         };
-        let (door, stop) = (Arc::clone(&door), stop.clone());
-        place().spawn(async move {
+        let (door, spans, stop) = (Arc::clone(&self.door), self.spans, self.stop.stop.clone());
+        self.place.next().spawn(async move {
             if let Ok(stream) = TcpStream::from_std(stream) {
                 let _ = stream.set_nodelay(true); // a refusal costs speed only
                 let visit = Visit {
@@ -166,44 +234,6 @@ pub(crate) async fn accept<'a, D: ServeConnection>(
             }
             drop::<Seat>(seat);
         });
-    };
-    let mut stopped = stop.clone();
-    let mut closing = pin!(async {
-        let _ = stopped.wait_for(|stop| *stop).await; // an error: the sender is gone
-        match opened_by {
-            OpenedBy::Us => sleep(spans.linger).await,
-            OpenedBy::Parent => drop(leave.wait_for(|leave| *leave).await), // likewise
-        }
-    });
-    loop {
-        let next = async {
-            let open = connections.room().await;
-            (open, listener.accept().await)
-        };
-        let (open, accepted) = tokio::select! {
-            biased;
-            () = &mut closing => break,
-            next = next => next,
-        };
-        let Ok(open) = open else {
-            return; // the semaphore is closed: nothing may be accepted any more
-        };
-        match accepted {
-            Ok((stream, peer)) => start(stream, peer, open),
-            Err(error) => {
-                failed(&error);
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-    if opened_by == OpenedBy::Parent {
-        return; // the next process accepts the queued connections
-    }
-    refuse_handshakes(listener);
-    while let Some(open) = connections.room_now()
-        && let Some((stream, peer)) = take_queued(listener)
-    {
-        start(stream, peer, open);
     }
 }
 

@@ -64,7 +64,7 @@ impl Workers {
     }
 
     /// Returns the next worker in turn.
-    pub(crate) fn next(&self) -> &Handle {
+    fn next(&self) -> &Handle {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         &self.handles[turn % self.handles.len()]
     }
@@ -74,6 +74,25 @@ impl Workers {
         self.stop.send_replace(true);
         for thread in self.threads {
             let _ = thread.join(); // a worker that panicked has nothing left to clean up
+        }
+    }
+}
+
+/// Where connections are served.
+#[derive(Debug)]
+pub(crate) enum ServePlace {
+    /// By the thread that accepts them.
+    Here(Handle),
+    /// By one worker each, in turn.
+    Workers(Workers),
+}
+
+impl ServePlace {
+    /// Returns the runtime that serves the next connection.
+    pub(crate) fn next(&self) -> &Handle {
+        match self {
+            Self::Here(here) => here,
+            Self::Workers(workers) => workers.next(),
         }
     }
 }

@@ -13,11 +13,10 @@ use super::Open;
 use crate::admin::AdminDoor;
 use crate::background::start_tasks;
 use crate::doors::HttpDoor;
-use crate::opening::{Opening, ServePlace};
+use crate::opening::Opening;
 use crate::serve::connections::{Connections, all_ended};
-use crate::serve::listener::Http;
-use crate::serve::stop_signals::StopSignals;
-use crate::serve::workers::Workers;
+use crate::serve::listener::{Http, StopSignals};
+use crate::serve::workers::{ServePlace, Workers};
 use crate::signals::{Signals, wait_for_the_end};
 use crate::source::watch::Watcher;
 use crate::store::secrets;
@@ -59,15 +58,15 @@ impl ServiceRun {
             spans: capacity.spans(door),
         };
         let http = opening(Door::Http, &callers);
-        let http = http.start(doors.http, door, &workers, &closes);
+        let http = http.start(doors.http, Some(door), &workers, &closes);
         let proxy = opening(Door::Proxy, &callers);
-        let proxy = proxy.start_some(doors.proxy, self.open.proxy.map(Http), &workers, &closes);
+        let proxy = proxy.start(doors.proxy, self.open.proxy.map(Http), &workers, &closes);
         let grpc = opening(Door::Grpc, &callers);
-        let grpc = grpc.start(doors.grpc, self.open.grpc, &workers, &closes);
+        let grpc = grpc.start(doors.grpc, Some(self.open.grpc), &workers, &closes);
         let door = Http(AdminDoor(Arc::clone(&shared)));
         let mut admin = opening(Door::Admin, &operators);
         admin.do_not_linger_for(doors.admin.as_ref());
-        let admin = admin.start(doors.admin, door, &here, &admin_closes);
+        let admin = admin.start(doors.admin, Some(door), &here, &admin_closes);
         store::tend_once(&shared).await; // whether it is there decides whether this is ready
         store::by_hand::refresh(&shared).await.ok(); // a key that is banned finds no new process open
         start_tasks(&shared);
