@@ -31,17 +31,9 @@ pub(super) async fn check_all(shared: Arc<ServiceContext>) {
         known = all.iter().map(reported).collect();
         while Arc::ptr_eq(&all, &upstreams.all()) {
             for (upstream, (gateway, out)) in all.iter().zip(&mut known) {
-                let now = gateway.left_out();
-                if now != *out {
-                    report(
-                        &shared,
-                        upstream,
-                        AbsenceChange {
-                            from: *out,
-                            to: now,
-                        },
-                    );
-                    *out = now;
+                let before = std::mem::replace(out, gateway.left_out());
+                if before != *out {
+                    report(&shared, upstream, [before, *out]);
                 }
             }
             sleep(LOOK).await;
@@ -50,28 +42,24 @@ pub(super) async fn check_all(shared: Arc<ServiceContext>) {
     }
 }
 
-/// The addresses that are left out before and after a change, as [`Gateway::left_out`] returns them.
-#[derive(Clone, Copy)]
-struct AbsenceChange {
-    from: u64,
-    to: u64,
-}
-
-fn report(shared: &ServiceContext, upstream: &NamedUpstream, change: AbsenceChange) {
+/// Reports the addresses that a change leaves out or takes in again; `left_out` has those before it
+/// and after it, as [`Gateway::left_out`] returns them.
+fn report(shared: &ServiceContext, upstream: &NamedUpstream, left_out: [u64; 2]) {
     let route: Arc<str> = Arc::from(&*upstream.route);
     for (index, address) in upstream.gateway.addresses().into_iter().enumerate() {
-        if (change.from ^ change.to) >> index & 1 == 0 {
+        let [was_out, is_out] = left_out.map(|all| all >> index & 1 == 1);
+        if was_out == is_out {
             continue;
         }
         let (route, place, address) = (Arc::clone(&route), index + 1, address.name.into());
-        shared.sink.emit(&if change.to >> index & 1 == 0 {
-            Event::UpstreamUp {
+        shared.sink.emit(&if is_out {
+            Event::UpstreamDown {
                 route,
                 place,
                 address,
             }
         } else {
-            Event::UpstreamDown {
+            Event::UpstreamUp {
                 route,
                 place,
                 address,

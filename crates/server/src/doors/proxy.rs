@@ -10,7 +10,8 @@
 //!   permits come back <-- end of the body, however it ends <--------'  body: costs that it states
 //! ```
 //!
-//! A preflight of a browser (CORS) from an origin in `cors` has a limit of its own (`preflight.rs`).
+//! A preflight of a browser (CORS) from an origin in `cors` has a limit of its own
+//! (`preflight.rs`).
 
 mod access_log;
 mod body;
@@ -81,78 +82,49 @@ pub(crate) struct ProxyDoor {
 }
 
 impl ProxyDoor {
-    /// Creates the listener; it connects when the first request comes.
-    fn new(
-        shared: Arc<ServiceContext>,
+    /// Creates the listener; it connects when the first request comes. It keeps the counts of the
+    /// one `before`, and its upstreams with the same settings.
+    fn of(
+        shared: &Arc<ServiceContext>,
         settings: ProxySettings,
         max_connections: usize,
         place: &ProxyPlace,
+        before: Option<&Self>,
     ) -> Result<Self, StartError> {
-        let scheme = match &*settings.tls {
-            [] => ClientScheme::Http,
-            _ => ClientScheme::Https,
+        let (watch, home) = (watch(shared.keeper.clock()), &place.home);
+        let kept = before.map(|before| &before.upstreams);
+        let upstreams = Upstreams::of(&settings, max_connections, home, kept, &watch)?;
+        let kept = before.and_then(|before| before.access.as_ref());
+        let access = AccessLog::of(&settings, home, kept)?;
+        let same = |before: &&Self| before.settings.preflight_limit == settings.preflight_limit;
+        let preflights = match before.filter(same) {
+            Some(same) => Arc::clone(&same.preflights),
+            None => Arc::new(preflight::limiter(settings.preflight_limit)),
         };
-        let upstreams = {
-            let watch = watch(&shared.keeper);
-            Upstreams::of(&settings, max_connections, &place.home, None, &watch)?
+        let limits = match before {
+            Some(before) => before.limits.clone(),
+            None => ByPolicy::new(Arc::clone(&shared.keeper)),
         };
-        let access = AccessLog::of(&settings, &place.home, None)?;
-        let limits = ByPolicy::new(Arc::clone(&shared.keeper));
-        let preflights = Arc::new(preflight::limiter(settings.preflight_limit));
+        let max_inspected_body = settings.max_inspected_body.unwrap_or(MAX_INSPECTED_BODY);
+        let limits = limits.with_routes(upstreams.names());
+        let scheme = match (before, &*settings.tls) {
+            (Some(before), _) => before.scheme,
+            (None, []) => ClientScheme::Http,
+            (None, _) => ClientScheme::Https,
+        };
         Ok(Self {
-            max_inspected_body: 0, // set by `with`
-            access,
-            settings: ProxySettings::default(),
-            ids: Arc::default(),
-            shared,
-            limits,
+            shared: Arc::clone(shared),
+            limits: limits.with_max_inspected_response(max_inspected_body),
             upstreams,
+            ids: before
+                .map(|before| Arc::clone(&before.ids))
+                .unwrap_or_default(),
             scheme,
             preflights,
-        }
-        .with(settings))
-    }
-
-    /// Returns the listener with other settings. Upstreams with the same settings are kept.
-    fn replaced_by(
-        &self,
-        settings: ProxySettings,
-        max_connections: usize,
-        place: &ProxyPlace,
-    ) -> Result<Self, StartError> {
-        let watch = watch(&self.shared.keeper);
-        let before = Some(&self.upstreams);
-        let preflights = if settings.preflight_limit == self.settings.preflight_limit {
-            Arc::clone(&self.preflights)
-        } else {
-            Arc::new(preflight::limiter(settings.preflight_limit))
-        };
-        Ok(Self {
-            shared: Arc::clone(&self.shared),
-            settings: ProxySettings::default(),
-            limits: self.limits.clone(),
-            upstreams: Upstreams::of(&settings, max_connections, &place.home, before, &watch)?,
-            ids: Arc::clone(&self.ids),
-            access: AccessLog::of(&settings, &place.home, self.access.as_ref())?,
-            preflights,
-            ..*self
-        }
-        .with(settings))
-    }
-
-    fn with(self, settings: ProxySettings) -> Self {
-        let max_inspected_body = settings.max_inspected_body.unwrap_or(MAX_INSPECTED_BODY);
-        let limits = self.limits.with_routes(self.upstreams.names());
-        Self {
-            limits: limits.with_max_inspected_response(max_inspected_body),
             max_inspected_body,
+            access,
             settings,
-            ..self
-        }
-    }
-
-    fn settings(&self) -> &ProxySettings {
-        &self.settings
+        })
     }
 
     /// Shows its upstreams to operators.

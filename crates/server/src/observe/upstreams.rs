@@ -14,12 +14,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use ratekeeper::{Clock, Keeper};
+use ratekeeper::Clock;
 use ratekeeper_core::Nanos;
 use ratekeeper_gateway::{
     AddressTotals, FailedAttempt, FailureWatch, Gateway, UpstreamFailure, UpstreamTotals,
 };
-use ratekeeper_store::AnyStore;
 use serde_json::{Value, json};
 
 use crate::clock::ServiceClock;
@@ -276,34 +275,19 @@ fn words(bound: Nanos) -> String {
 #[derive(Debug)]
 struct RouteWatch {
     route: Box<str>,
-    keeper: Arc<Keeper<AnyStore, ServiceClock>>,
+    clock: ServiceClock,
     /// By place, from 0: requests that were sent to no address.
     gates: Vec<[LogGate; UpstreamFailure::ALL.len()]>,
 }
 
 /// Returns the maker of watches, by the route and its number of addresses.
-pub(crate) fn watch(
-    keeper: &Arc<Keeper<AnyStore, ServiceClock>>,
-) -> impl Fn(&str, usize) -> Arc<dyn FailureWatch> {
-    let keeper = Arc::clone(keeper);
+pub(crate) fn watch(clock: &ServiceClock) -> impl Fn(&str, usize) -> Arc<dyn FailureWatch> {
     move |route, addresses| {
-        let keeper = Arc::clone(&keeper);
-        Arc::new(RouteWatch::new(route.into(), keeper, addresses))
-    }
-}
-
-impl RouteWatch {
-    pub(crate) fn new(
-        route: Box<str>,
-        keeper: Arc<Keeper<AnyStore, ServiceClock>>,
-        addresses: usize,
-    ) -> Self {
-        let gates = (0..=addresses).map(|_| <_>::default());
-        Self {
-            route,
-            keeper,
-            gates: gates.collect(),
-        }
+        Arc::new(RouteWatch {
+            route: route.into(),
+            clock: clock.clone(),
+            gates: (0..=addresses).map(|_| <_>::default()).collect(),
+        })
     }
 }
 
@@ -314,7 +298,7 @@ impl FailureWatch for RouteWatch {
             .gates
             .get(attempt.place)
             .map(|gates| &gates[kind as usize]);
-        let now = self.keeper.clock().now();
+        let now = self.clock.now();
         let Some(suppressed) = gate.and_then(|gate| gate.opens(now)) else {
             return;
         };

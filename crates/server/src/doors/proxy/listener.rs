@@ -77,7 +77,7 @@ impl ProxyListener {
             return Ok(None);
         };
         let tls = tls_of(&proxy, &place.home)?.map(Arc::new);
-        let door = ProxyDoor::new(Arc::clone(shared), proxy, place.to_each(settings), &place)?;
+        let door = ProxyDoor::of(shared, proxy, place.to_each(settings), &place, None)?;
         door.show();
         let current = ArcSwap::from_pointee(door);
         let listener = Arc::new(Self {
@@ -121,16 +121,17 @@ impl Reload for ProxyListener {
         let Some(proxy) = self.place.settings(settings)? else {
             return Ok(Box::new(|| ())); // it stays open until the restart
         };
-        if proxy == *current.settings() {
+        if proxy == current.settings {
             return Ok(Box::new(|| ()));
         }
         let has_new_tls = self.tls.is_some() && !proxy.tls.is_empty();
-        let tls = if has_new_tls && proxy.tls != current.settings().tls {
+        let tls = if has_new_tls && proxy.tls != current.settings.tls {
             tls_of(&proxy, &self.place.home)?
         } else {
             None
         };
-        let door = current.replaced_by(proxy, self.place.to_each(settings), &self.place)?;
+        let to_each = self.place.to_each(settings);
+        let door = ProxyDoor::of(&current.shared, proxy, to_each, &self.place, Some(&current))?;
         Ok(Box::new(move || {
             if let (Some(own), Some(next)) = (&self.tls, tls) {
                 own.replace(next);
@@ -154,7 +155,7 @@ impl Handle for Arc<ProxyListener> {
 
     async fn client(&self, stream: &mut TcpStream, peer: SocketAddr) -> Option<SocketAddr> {
         let door = self.current.load_full();
-        if !door.settings().proxy_protocol {
+        if !door.settings.proxy_protocol {
             return Some(peer);
         }
         door.announced(stream, peer).await
