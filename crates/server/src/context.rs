@@ -20,6 +20,7 @@ use crate::doors::hold::HoldQueue;
 use crate::doors::proxy::reload::Reload;
 use crate::observe::Observers;
 use crate::observe::alerts::Alerts;
+use crate::observe::changes::ChangeKind;
 use crate::observe::denial_log::LoggedRequest;
 use crate::observe::event::Sink;
 use crate::observe::metrics::{ConfigSource, DecisionPath, Protocol};
@@ -119,6 +120,12 @@ impl ServiceContext {
     /// Returns nanoseconds since 1970.
     pub(crate) fn unix_nanos(&self) -> u64 {
         self.origin().unix_nanos(self.now())
+    }
+
+    /// Notes an act of an operator, for the dashboard.
+    pub(crate) fn note_change(&self, text: &str) {
+        let (now, changes) = (self.now(), &self.observers.changes);
+        changes.note(now, self.unix_millis(now), ChangeKind::Change, text);
     }
 
     /// Notes that the files of a source are those in force.

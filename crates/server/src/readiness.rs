@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tokio::sync::watch;
 
 /// Whether the service should get requests.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Readiness {
     ready: watch::Sender<bool>,
     /// True while the doors are open and the service is not stopping.
@@ -14,17 +14,6 @@ pub(crate) struct Readiness {
     stuck: AtomicBool,
     /// Number of tasks that panicked and are not running again yet.
     down: AtomicU32,
-}
-
-impl Default for Readiness {
-    fn default() -> Self {
-        Self {
-            ready: watch::Sender::new(false),
-            serving: AtomicBool::new(false),
-            stuck: AtomicBool::new(false),
-            down: AtomicU32::new(0),
-        }
-    }
 }
 
 impl Readiness {

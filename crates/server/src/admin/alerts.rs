@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::reply;
 use crate::context::ServiceContext;
 use crate::observe::alerts::AlertNotice;
-use crate::observe::alerts::message::rfc3339;
+use crate::observe::alerts::message::described;
 use crate::serve::listener::Reply;
 
 /// Maximum number of alerts listed.
@@ -15,18 +15,7 @@ const MAX_LISTED: usize = 1_000;
 /// `GET /v1/alerts`: the active alerts of this process, the oldest first, with their keys.
 pub(super) fn alerts(shared: &ServiceContext) -> Response<Reply> {
     let active = shared.observers.alerts.active();
-    let about = |notice: &AlertNotice| -> Value {
-        json!({
-            "id": &*notice.id,
-            "limit": &*notice.limit,
-            "mode": notice.mode.word(),
-            "key": notice.key,
-            "above_percent": notice.alert.above_percent,
-            "for_ms": notice.alert.hold.as_millis_ceil(),
-            "usage_percent": notice.usage_percent,
-            "since": rfc3339(shared.unix_millis(notice.since)),
-        })
-    };
+    let about = |notice: &AlertNotice| described(notice, shared.unix_millis(notice.since));
     let listed: Vec<Value> = active.iter().take(MAX_LISTED).map(about).collect();
     let more = active.len() - listed.len();
     reply(&json!({ "alerts": listed, "more": more }))

@@ -12,7 +12,6 @@ use crate::context::ServiceContext;
 use crate::doors;
 use crate::doors::CallResult;
 use crate::doors::problem::{NO_ROOM_BY_HAND, Problem, WRONG_QUERY};
-use crate::observe::changes::ChangeKind;
 use crate::store::by_hand;
 
 /// Banned keys, and where the list of a shared store goes on.
@@ -197,10 +196,8 @@ async fn set(shared: &ServiceContext, query: &Query<'_>, wanted: Option<ByHand>)
     let was_banned = was_banned || before == Some(HandAct::Ban);
     let reveal = shared.key_reveal(policy.settings.reveal_keys);
     let parts = reveal.key(rule, key).join(", ").escape_debug().to_string();
-    let (shown, for_ms) = (
-        reveal.text(rule, key),
-        wanted.map(|wanted| wanted.span.as_millis_ceil()),
-    );
+    let shown = reveal.text(rule, key);
+    let for_ms = wanted.map(|wanted| wanted.span.as_millis_ceil());
     let did = match act {
         Some(HandAct::Ban) => {
             tracing::warn!(event = "ban.set", limit, key = shown, for_ms);
@@ -215,13 +212,7 @@ async fn set(shared: &ServiceContext, query: &Query<'_>, wanted: Option<ByHand>)
             "freed of its ban"
         }
     };
-    let text = format!("key {parts} of limit {limit} {did}");
-    let now = shared.now();
-    let unix_millis = shared.unix_millis(now);
-    shared
-        .observers
-        .changes
-        .note(now, unix_millis, ChangeKind::Change, &text);
+    shared.note_change(&format!("key {parts} of limit {limit} {did}"));
     Ok(reply(&json!({
         "limit": limit,
         "key": key_in_words(rule, key),

@@ -13,7 +13,6 @@ use crate::context::ServiceContext;
 use crate::doors;
 use crate::doors::CallResult;
 use crate::doors::problem::{NO_SUCH_KEY, NOT_LISTED, Problem, WRONG_QUERY, shown};
-use crate::observe::changes::ChangeKind;
 use crate::store::by_hand;
 
 /// `GET /v1/keys?limit=NAME&top=20`: the keys with the least remaining.
@@ -130,9 +129,7 @@ pub(super) async fn reset(shared: &ServiceContext, name: &str, query: &str) -> C
     let shown = reveal.key(rule, key).join(", ");
     let limit = &*rule.limit.name;
     tracing::warn!(event = "key.reset", limit, key = reveal.text(rule, key));
-    let text = format!("reset: {limit} ({})", shown.escape_debug());
-    let (noted, unix_millis) = (&shared.observers.changes, shared.unix_millis(now));
-    noted.note(now, unix_millis, ChangeKind::Change, &text);
+    shared.note_change(&format!("reset: {limit} ({})", shown.escape_debug()));
     Ok(reply(&json!({
         "limit": &*rule.limit.name,
         "key": key_in_words(rule, key),

@@ -6,7 +6,6 @@
 //!   the address space's limit/
 //! ```
 
-use std::fmt;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -69,7 +68,7 @@ fn budget_under(root: &Path) -> StoreBudget {
         let (bytes, reason) = (usual, None);
         return StoreBudget { bytes, reason };
     };
-    let (shown, bound) = (Mebibytes(bytes as u64), Mebibytes(bound));
+    let (shown, bound) = (mebibytes(bytes), mebibytes(bound));
     StoreBudget {
         bytes,
         reason: Some(format!(
@@ -165,20 +164,15 @@ impl Filling {
             ));
         }
         (self.nearly_full && !was_nearly_full).then(|| {
-            let (bytes, budget) = (usage.bytes as u64, usage.budget_bytes as u64);
-            let (bytes, budget) = (Mebibytes(bytes), Mebibytes(budget));
+            let [bytes, budget] = [usage.bytes, usage.budget_bytes].map(mebibytes);
             format!("memory is nearly full: counters take {bytes} of {budget}; {hint}")
         })
     }
 }
 
-/// Whole mebibytes, rounded down.
-struct Mebibytes(u64);
-
-impl fmt::Display for Mebibytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} MiB", self.0 >> 20)
-    }
+/// Returns whole mebibytes in words, rounded down.
+fn mebibytes(bytes: impl TryInto<u64>) -> String {
+    format!("{} MiB", bytes.try_into().unwrap_or(u64::MAX) >> 20)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub(crate) fn keep<F: Future<Output = ()> + Send + 'static>(
             .is_err_and(|error| error.is_panic())
         {
             tracing::error!(event = "task.failed", task = name);
-            shared.observers.metrics.process.task_failed();
+            shared.observers.metrics.process.task_failures.add(1);
             shared.readiness.note_down();
             sleep(PAUSE).await;
             shared.readiness.note_up();

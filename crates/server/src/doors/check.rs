@@ -20,7 +20,6 @@ use super::problem::{
 use super::request::Check;
 use super::{Reply, answer, facts, hold, json, put_fields, request};
 use crate::context::ServiceContext;
-use crate::observe::changes::ChangeKind;
 use crate::observe::metrics::{Protocol, RequestResult};
 use crate::serve::listener::Caller;
 
@@ -181,13 +180,9 @@ fn note_reset(shared: &ServiceContext, answer: &Answer) {
         format!("{} ({})", outcome.rule.limit.name, key.escape_debug())
     });
     let each: Vec<String> = each.collect();
-    if each.is_empty() {
-        return;
+    if !each.is_empty() {
+        shared.note_change(&format!("reset: {}", each.join(", ")));
     }
-    let at = answer.decided_at();
-    let text = format!("reset: {}", each.join(", "));
-    let changes = &shared.observers.changes;
-    changes.note(at, shared.unix_millis(at), ChangeKind::Change, &text);
 }
 
 /// `POST /v1/refund`: gives back the charges of such a request.

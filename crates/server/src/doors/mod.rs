@@ -16,7 +16,6 @@ mod report;
 pub(crate) mod request;
 pub(crate) mod routes;
 mod values;
-mod write_log;
 
 use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;

@@ -8,17 +8,19 @@
 //! The right is a part of the row, so a route without one does not compile; and a call with the
 //! right [`Right::Write`] is logged by the table, not by its handler.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
 use http::request::Parts;
 
+use super::CallResult;
 use super::access::Right;
 use super::body;
 use super::problem::{Problem, UNKNOWN_PATH, shown};
-use super::write_log::WriteCall;
 use crate::context::ServiceContext;
+use crate::observe::changes;
 use crate::serve::listener::Caller;
 use crate::serve::request_body::RequestBody;
 
@@ -118,7 +120,40 @@ impl RouteCall<'_> {
     }
 
     pub(crate) fn write(&self) -> WriteCall {
-        WriteCall::new(self.caller, self.head)
+        WriteCall {
+            method: self.head.method.clone(),
+            path: shown(self.head.uri.path()),
+            caller: self.caller.address,
+        }
+    }
+}
+
+/// A call that may change something: its answer is logged in one place, so that none is without a
+/// line. The key is in the query or in the body, which are left out: the events of a change show it
+/// as far as the policy says.
+#[derive(Debug)]
+pub(crate) struct WriteCall {
+    method: Method,
+    path: String,
+    caller: SocketAddr,
+}
+
+impl WriteCall {
+    /// Awaits the answer, in which changes are those of the caller, and writes the line.
+    pub(crate) async fn answered(self, answer: impl Future<Output = CallResult>) -> CallResult {
+        let answered = changes::by(self.caller, answer).await;
+        let status = match &answered {
+            Ok(response) => response.status().as_u16(),
+            Err(problem) => problem.status(),
+        };
+        tracing::info!(
+            event = "admin.write",
+            caller = %self.caller,
+            method = self.method.as_str(),
+            path = self.path,
+            status,
+        );
+        answered
     }
 }
 

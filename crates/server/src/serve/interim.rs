@@ -16,7 +16,6 @@
 //!
 //! * Source: RFC 9110, "HTTP Semantics" (2022), section 15.2.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +30,8 @@ use super::pulse::Pulse;
 const MAX_BYTES: usize = 16 << 10;
 
 /// The interim responses of one connection.
-#[derive(Default)]
+#[derive(Default, derive_more::Debug)]
+#[debug("Interim")]
 pub(crate) struct Interim {
     /// True if there are bytes, so that a connection without any looks no further.
     waits: AtomicBool,
@@ -124,12 +124,6 @@ impl Interim {
             connection.wake_by_ref();
         }
         Poll::Ready(Ok(()))
-    }
-}
-
-impl fmt::Debug for Interim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interim").finish_non_exhaustive()
     }
 }
 

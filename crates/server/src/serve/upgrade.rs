@@ -1,6 +1,5 @@
 //! Upgrade: connections after an answer that switches to another protocol.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -14,7 +13,8 @@ pub(crate) type Protocol = Box<dyn FnOnce(Watched) -> Serving + Send>;
 pub(crate) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The protocol that a connection switches to; usually none.
-#[derive(Default)]
+#[derive(Default, derive_more::Debug)]
+#[debug("Upgrade")]
 pub(crate) struct Upgrade(Mutex<Option<Protocol>>);
 
 impl Upgrade {
@@ -25,11 +25,5 @@ impl Upgrade {
 
     pub(crate) fn take(&self) -> Option<Protocol> {
         self.0.lock().take()
-    }
-}
-
-impl fmt::Debug for Upgrade {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upgrade").finish_non_exhaustive()
     }
 }

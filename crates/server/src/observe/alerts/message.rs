@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use jiff::Timestamp;
 use ratekeeper_core::Time;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{AlertChange, AlertNotice};
 
@@ -34,18 +34,7 @@ impl Message {
     /// Creates the message of a notice; `unix_millis` converts the times of the service.
     pub(super) fn new(notice: &AlertNotice, unix_millis: &dyn Fn(Time) -> u64, now: Time) -> Self {
         let at = |time| rfc3339(unix_millis(time));
-        let mut data = json!({
-            "id": &*notice.id,
-            "limit": &*notice.limit,
-            "mode": notice.mode.word(),
-            "above_percent": notice.alert.above_percent,
-            "for_ms": notice.alert.hold.as_millis_ceil(),
-            "usage_percent": notice.usage_percent,
-            "since": at(notice.since),
-        });
-        if let Some(key) = &notice.key {
-            data["key"] = json!(key);
-        }
+        let mut data = described(notice, unix_millis(notice.since));
         if let AlertChange::Ended(why) = notice.change {
             data["reason"] = json!(why.name());
         }
@@ -61,6 +50,24 @@ impl Message {
             body: body.to_string().into(),
         }
     }
+}
+
+/// Returns what messages and the list of active alerts say of an alert, with its key if it is
+/// known.
+pub(crate) fn described(notice: &AlertNotice, since_unix_millis: u64) -> Value {
+    let mut described = json!({
+        "id": &*notice.id,
+        "limit": &*notice.limit,
+        "mode": notice.mode.word(),
+        "above_percent": notice.alert.above_percent,
+        "for_ms": notice.alert.hold.as_millis_ceil(),
+        "usage_percent": notice.usage_percent,
+        "since": rfc3339(since_unix_millis),
+    });
+    if let Some(key) = &notice.key {
+        described["key"] = json!(key);
+    }
+    described
 }
 
 /// Returns a time as text, in UTC.

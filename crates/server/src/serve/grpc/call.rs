@@ -14,7 +14,7 @@ use super::frame::{Frames, framed};
 use super::status::ok_trailers;
 use super::{Code, GrpcStatus, timeout};
 use crate::serve::body_budget::HeldBytes;
-use crate::serve::pulse::Pulse;
+use crate::serve::pulse::{InFlight, Pulse};
 
 /// Content type of every call of gRPC.
 const CONTENT_TYPE: &str = "application/grpc";
@@ -27,7 +27,7 @@ pub(crate) struct GrpcCall {
     head: CallHead,
     messages: Frames,
     respond: SendResponse<Bytes>,
-    _flight: CallGuard,
+    _flight: InFlight,
 }
 
 /// The head of a call.
@@ -38,25 +38,14 @@ struct CallHead {
     headers: HeaderMap,
 }
 
-/// Counts the call among those of its connection while it lasts.
-#[derive(Debug)]
-struct CallGuard(Arc<Pulse>);
-
-impl Drop for CallGuard {
-    fn drop(&mut self) {
-        self.0.end();
-    }
-}
-
 impl GrpcCall {
     pub(super) fn new(
         request: Request<RecvStream>,
         respond: SendResponse<Bytes>,
-        pulse: Arc<Pulse>,
+        pulse: &Arc<Pulse>,
         held: HeldBytes,
         max_message_bytes: usize,
     ) -> Self {
-        pulse.begin();
         let (parts, body) = request.into_parts();
         Self {
             head: CallHead {
@@ -66,7 +55,7 @@ impl GrpcCall {
             },
             messages: Frames::new(body, held, max_message_bytes),
             respond,
-            _flight: CallGuard(pulse),
+            _flight: InFlight::begin(pulse),
         }
     }
 

@@ -162,9 +162,9 @@ impl<S: ServeCalls> CallBatch<S> {
                 return Poll::Pending;
             }
             for (request, respond) in self.calls.drain(..) {
-                let pulse = Arc::clone(&self.pulse);
                 let held = self.server.bodies().hold();
-                let mut call = GrpcCall::new(request, respond, pulse, held, S::MAX_MESSAGE_BYTES);
+                let (pulse, max) = (&self.pulse, S::MAX_MESSAGE_BYTES);
+                let mut call = GrpcCall::new(request, respond, pulse, held, max);
                 if !call.plausible() {
                     continue;
                 }
