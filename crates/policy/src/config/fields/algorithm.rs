@@ -10,21 +10,30 @@ use crate::config::document::shape::{
 /// `lease`: leases are reported in milliseconds.
 const LEASE: Shape = span(MILLISECOND, Nanos::MAX);
 
+pub(super) const ALGORITHMS: &[&str] = &[
+    "token-bucket",
+    "leaky-bucket",
+    "fixed-window",
+    "sliding-window-counter",
+    "sliding-window-log",
+    "sub-buckets",
+    "quota-reset",
+    "hybrid",
+    "exponential",
+    "smooth-bursty",
+];
+
 fields! {
     pub(super) BUCKET = "a bucket" {
         required size: AMOUNT, "20",
             "Maximum number of permits that pass at once: the burst.";
         required refill: pattern(ROLLING), "\"10/1s\"", "Rate of the refill.";
-        optional step: Either(&[Flag, Word(STEP)]), "\"clock\"",
+        optional step: Either(&[Flag, Word(&["first", "clock"])]), "\"clock\"",
             "Refills in whole amounts: each period from the \"first\" take from a full bucket (as \
              true does), or on the \"clock\".";
         optional start: Word(&["full"]), "\"full\"", "Initial state of a bucket.";
     }
-}
 
-const STEP: &[&str] = &["first", "clock"];
-
-fields! {
     pub(super) QUEUE = "a queue" {
         required max: AMOUNT, "100",
             "Maximum number of requests that wait at once.";
@@ -53,22 +62,7 @@ fields! {
             "Time after which the permit of a crashed holder comes back, longer than any request takes \
              (default 60s).";
     }
-}
 
-pub(super) const ALGORITHMS: &[&str] = &[
-    "token-bucket",
-    "leaky-bucket",
-    "fixed-window",
-    "sliding-window-counter",
-    "sliding-window-log",
-    "sub-buckets",
-    "quota-reset",
-    "hybrid",
-    "exponential",
-    "smooth-bursty",
-];
-
-fields! {
     pub(super) ALGORITHM = "`algorithm`" {
         required name: Word(ALGORITHMS), "\"sub-buckets\"", "Name of the algorithm.";
         optional count: Whole(1, MAX_SUB_BUCKETS), "6", "For sub-buckets: their number.";

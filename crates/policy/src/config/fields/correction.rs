@@ -31,6 +31,10 @@ pub(super) const COSTS: &[Shape] = &[
     some_tables(&PRICE, MAX_PRICES, "limit.cost"),
 ];
 
+/// `status`: a number, or a class.
+const STATUSES: &[Shape] = &[Whole(100, 599), pattern(STATUS_CLASS)];
+const WORD: Shape = name(40, "._-");
+
 fields! {
     PRICE = "a price" {
         required is: PERMITS, "10",
@@ -63,7 +67,3 @@ fields! {
         shared COUNT { status outcome };
     }
 }
-
-/// `status`: a number, or a class.
-const STATUSES: &[Shape] = &[Whole(100, 599), pattern(STATUS_CLASS)];
-const WORD: Shape = name(40, "._-");

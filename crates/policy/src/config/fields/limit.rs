@@ -1,26 +1,20 @@
-//! Fields of a limit, and of `[defaults]`.
+//! Fields of a limit, of `[defaults]`, and of the responses that limits name.
 
-use super::active::ACTIVE;
-use super::alert::ALERT;
+use ratekeeper_core::{MAX_BAN, MAX_STRIKES, Nanos, Quota};
+
 use super::algorithm::{ALGORITHM, ALGORITHMS, BALANCE, BUCKET, CONCURRENCY, QUEUE, WARMUP};
-use super::ban::BAN;
-use super::chain::{ELASTIC, SOFT};
 use super::correction::{COSTS, COUNT, RESET_ON, WITHIN};
-use super::counting::PRIORITY;
-use super::plan::NUMBERS;
-use super::requests::MATCH;
-use super::unit::UNIT;
-use super::{ANCHOR, MAX_AT_ONCE, MAX_KEY_PARTS, MAX_PLANS, MISSING, NAME, POLICY, QUOTA, STATUS};
-use crate::config::document::shape::{
-    Either, Flag, List, Map, Moment, SPAN, Shape, TEXT, Table, Texts, Whole, Word, fields, pattern,
+use super::requests::{MATCH, NUMBERS};
+use super::{
+    ANCHOR, DAY, MAX_AT_ONCE, MAX_GROWTH, MAX_KEY_PARTS, MAX_PERCENT, MAX_PLANS, MISSING, NAME,
+    POLICY, QUOTA, STATUS,
 };
+use crate::config::document::shape::{
+    Either, Factor, Flag, List, Map, Moment, SPAN, Shape, TEXT, Table, Texts, Whole, Word, fields,
+    name, pattern, percent, span,
+};
+use crate::http::unit::MAX_DECIMALS;
 use crate::model::rules::role::MAX_OTHERWISE;
-
-fields! {
-    pub(super) DEFAULTS = "`[defaults]`" {
-        shared LIMIT { mode missing_key response count_denied status on_store_error path_case };
-    }
-}
 
 /// Maximum number of names in `replaces`: each is looked at per request to which the limit applies.
 const MAX_REPLACED: usize = 16;
@@ -35,8 +29,22 @@ const WAYS: &[Shape] = &[Word(ALGORITHMS), Table(&ALGORITHM)];
 /// Exactly one of these sets the quantity of a limit.
 pub(in crate::config) const QUANTITIES: &[&str] =
     &["limit", "bucket", "spacing", "concurrency", "balance"];
+/// `hours` of `active`.
+const HOURS: &str = "^[0-2][0-9]:[0-5][0-9]-[0-2][0-9]:[0-5][0-9]$";
+/// `for` of an alert: keys are looked at once a second, and a day is longer than an operator waits.
+const HOLD: Shape = span(Nanos::SECOND, DAY);
+/// `within`, `for` and `max` of a ban.
+const LENGTH: Shape = span(Nanos::from_nanos(1), MAX_BAN);
+/// `signal` of an elastic limit.
+const SIGNAL: &str = "^([a-z0-9-]{1,40}|upstream[.]([a-z0-9-]{1,40}[.])?(latency|errors))$";
+/// `below` of a signal.
+const BELOW: &str = "^([1-9][0-9]{0,3}%|[0-9]+(us|ms|s))$";
 
 fields! {
+    pub(super) DEFAULTS = "`[defaults]`" {
+        shared LIMIT { mode missing_key response count_denied status on_store_error path_case };
+    }
+
     /// One `[[limit]]`.
     pub(in crate::config) LIMIT = "a limit" one of QUANTITIES {
         required name: pattern(NAME), "\"per-ip\"",
@@ -142,5 +150,90 @@ fields! {
         shared LIMIT { limit bucket spacing concurrency balance anchor algorithm queue warmup
             count_denied };
         shared POLICY { timezone };
+    }
+
+    pub(super) ACTIVE = "`active`" {
+        optional hours: pattern(HOURS), "\"01:00-06:00\"",
+            "Hours of a day by the clocks of the time zone; over midnight if the end is earlier.";
+        optional days: Texts(7), "[\"mon-fri\"]",
+            "Days of the week: mon to sun, or a range; hours over midnight belong to the day on \
+             which they begin.";
+        optional timezone: TEXT, "\"UTC\"",
+            "IANA time zone of hours, days and dates without an offset (default: that of the \
+             policy).";
+        optional from: Moment, "2026-01-01T00:00:00Z",
+            "First moment: a date, or a date and a time.";
+        optional until: Moment, "2100-01-01T00:00:00Z",
+            "End: the first moment at which the limit applies no more.";
+    }
+
+    pub(super) BAN = "`ban`" {
+        required after: Whole(1, MAX_STRIKES as u64), "3",
+            "Number of refusals by this limit that begin a ban.";
+        required within: LENGTH, "\"24h\"",
+            "Time within which the refusals count; also how long after its end a ban makes the \
+             next one longer.";
+        required r#for: LENGTH, "\"1h\"", "Length of the first ban.";
+        optional grow: Factor(MAX_GROWTH), "2.0",
+            "Factor by which each further ban is longer (default 1).";
+        optional max: LENGTH, "\"24h\"", "Maximum length of a ban; needed with `grow`.";
+    }
+
+    pub(super) SOFT = "`soft`" {
+        required extra: Either(&[percent(MAX_PERCENT), Whole(1, Quota::MAX_PERMITS)]), "\"10%\"",
+            "Requests over the limit in the same period: a percentage of it, rounded down, or a \
+             number.";
+    }
+
+    pub(super) ELASTIC = "`elastic`" {
+        required up_to: pattern(QUOTA), "\"200/1m\"",
+            "Maximum while the signal is low: a larger number, in the period of the limit.";
+        required r#while: Table(&WHILE), "{ signal = \"load\", below = \"70%\" }",
+            "Signal that allows the extra; without a level, or with one that has ended, it does \
+             not.";
+    }
+
+    WHILE = "`while`" {
+        required signal: pattern(SIGNAL), "\"load\"",
+            "load: of this machine; upstream.latency, upstream.errors, upstream.ROUTE.latency \
+             or upstream.ROUTE.errors: of [listen.proxy] in the last 10 s; or the name of a \
+             signal that PUT /v1/signals/NAME sets.";
+        required below: pattern(BELOW), "\"70%\"",
+            "Level of the signal from which the extra ends: a percentage, or a time for a latency.";
+    }
+
+    pub(super) PRIORITY = "`priority`" {
+        required last: percent(99), "\"20%\"",
+            "Part of the limit, rounded up, that other requests leave free: 1% to 99%.";
+        required r#match: Table(&MATCH), "{ path = \"/health\" }",
+            "Requests with priority, which may use the whole limit.";
+    }
+
+    pub(super) UNIT = "`unit`" {
+        required name: name(16, ""), "\"USD\"", "Name of the unit, as people read it.";
+        required decimals: Whole(0, MAX_DECIMALS as u64), "2",
+            "Number of decimals: permits are counted in the smallest part.";
+    }
+
+    pub(super) RESPONSE = "a response" {
+        optional status: STATUS, "429", "HTTP status of the refusal.";
+        optional body: Either(&[Word(&["problem+json", "none"]), Table(&BODY)]), "\"problem+json\"",
+            "Content of the body.";
+        optional detail: TEXT, "\"Try again in {retry_after}.\"",
+            "Field `detail` of problem+json; {retry_after} and {limit} are filled in.";
+    }
+
+    pub(super) BODY = "a body" {
+        required text: TEXT, "\"Slow down: try again in {retry_after}.\"",
+            "Text of the body; {retry_after} and {limit} are filled in.";
+        optional r#type: TEXT, "\"text/plain; charset=utf-8\"",
+            "Content type of the body (default: plain text).";
+    }
+
+    pub(super) ALERT = "`alert`" {
+        required above: percent(99), "\"80%\"",
+            "Part of the limit that a key has used up when it is above: 1% to 99%.";
+        required r#for: HOLD, "\"2m\"",
+            "Time for which a key is above, without a break, before its alert starts: 1s to 24h.";
     }
 }

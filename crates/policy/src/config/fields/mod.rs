@@ -9,40 +9,26 @@ use super::document::shape::{
     FieldSpec, Flag, NamedTables, Shape, TEXT, Table, Whole, Word, fields, tables,
 };
 
-mod active;
-mod alert;
 mod algorithm;
-mod ban;
-mod chain;
+mod clients;
 mod correction;
-mod counting;
 mod gateway;
-mod geo;
-mod jwt;
 mod limit;
-mod plan;
 mod process;
 mod requests;
-mod response;
 mod store;
 mod telemetry;
-mod unit;
 
-use self::alert::ALERTS;
+use self::clients::{CLIENT_IP, GEO, JWT};
 pub(in crate::config) use self::gateway::ERRORS;
 use self::gateway::PROXY;
-use self::geo::GEO;
-use self::jwt::JWT;
-use self::limit::DEFAULTS;
+use self::limit::{DEFAULTS, RESPONSE};
 pub(in crate::config) use self::limit::{LIMIT, QUANTITIES, QUANTITY};
-pub(in crate::config) use self::plan::OVERRIDES;
-use self::plan::{OVERRIDE, PLAN};
-use self::process::{CLIENT_IP, ENVOY, HEADERS, LISTEN, METRICS, REVEAL_KEYS};
-use self::requests::EXEMPT;
-pub(in crate::config) use self::requests::MATCH;
-use self::response::RESPONSE;
+use self::process::{ENVOY, LISTEN};
+use self::requests::{EXEMPT, OVERRIDE, PLAN};
+pub(in crate::config) use self::requests::{MATCH, OVERRIDES};
 use self::store::{MEMORY, REDIS, STORE};
-use self::telemetry::OTLP;
+use self::telemetry::{ALERTS, METRICS, OTLP};
 
 /// Maximum number of limits of one policy.
 const MAX_LIMITS: usize = 100_000;
@@ -157,7 +143,7 @@ fields! {
         required version: Whole(1, 1), "1", "Version of the language.";
         optional timezone: TEXT, "\"UTC\"",
             "IANA time zone that calendar words (hour, day, week, month, year) follow.";
-        optional headers: Word(HEADERS), "\"ietf\"", "Headers that report limits to clients.";
+        optional headers: Word(&["ietf", "legacy", "both", "off"]), "\"ietf\"", "Headers that report limits to clients.";
         optional client_ip: Table(&CLIENT_IP), "{ trusted_proxies = [\"10.0.0.0/8\"] }",
             "Source of client addresses.";
         optional geo: Table(&GEO), "{ country_db = \"GeoLite2-Country.mmdb\" }",
@@ -171,7 +157,7 @@ fields! {
             "{ webhook = { url = \"https://hooks.example.com/ratekeeper\", secret = \
              \"env:RATEKEEPER_WEBHOOK_SECRET\" } }",
             "Where alerts go beside the log, the metrics and the admin listener.";
-        optional reveal_keys: Word(REVEAL_KEYS), "\"hash\"",
+        optional reveal_keys: Word(&["hash", "prefix", "raw"]), "\"hash\"",
             "How keys are shown in lists of top keys and in the log of denials.";
         optional log_denials: Flag, "true",
             "Logs refused requests, the first of a key always and then fewer (default true).";

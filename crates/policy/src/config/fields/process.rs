@@ -1,4 +1,4 @@
-//! Fields of the process and of all limits: addresses, listeners, memory, headers.
+//! Fields of the process: listeners, and Envoy's rate limit service.
 
 use ratekeeper_core::Nanos;
 
@@ -6,33 +6,10 @@ use super::gateway::PROXY;
 use super::{DAY, MAX_CONNECTIONS, MAX_VALUES, TEN_MINUTES};
 use crate::config::document::shape::{Flag, List, TEXT, Table, Whole, Word, address, fields, span};
 
-pub(super) const HEADERS: &[&str] = &["ietf", "legacy", "both", "off"];
-
-pub(super) const REVEAL_KEYS: &[&str] = &["hash", "prefix", "raw"];
-
 /// Maximum number of answers held back at a time: as many as there are connections.
 const MAX_HELD: u64 = 10_000;
-/// Largest `near_percent` of `[metrics]`: nothing is above the whole limit.
-const MAX_NEAR_PERCENT: u64 = 99;
-/// Largest `max_limits` of `[metrics]`: such a scrape is 70 MB.
-const MAX_SHOWN_LIMITS: u64 = 100_000;
-
-const ADMIN_WRITES: &[&str] = &["token", "open"];
 
 fields! {
-    pub(super) CLIENT_IP = "`[client_ip]`" {
-        optional trusted_proxies: List(MAX_VALUES), "[\"10.0.0.0/8\", \"fd00::/8\"]",
-            "Proxies with a trusted forwarding header; they are compared one by one, so name \
-             blocks of many. \"unix:\" trusts the callers of a Unix socket, and a hop of that name.";
-        optional header: TEXT, "\"x-forwarded-for\"",
-            "Forwarding header; the client is its rightmost address that is not a trusted proxy.";
-        optional trusted_headers: List(MAX_VALUES), "[\"x-plan\"]",
-            "Headers that the trusted proxies set or remove in each request; without it, what \
-             other headers decide is warned of (RK0314).";
-        optional ipv6_prefix: Whole(1, 128), "64",
-            "Bits of an IPv6 address that identify one client.";
-    }
-
     pub(super) LISTEN = "`[listen]`" {
         optional http: address(8080), "\"127.0.0.1:8080\"",
             "Listener of the check API and forward-auth: address and port, \"unix:/PATH\", or \
@@ -43,7 +20,7 @@ fields! {
             "Listener of gRPC, for Envoy and for programs: as `http`, or \"off\" (default).";
         optional proxy: Table(&PROXY), "{ upstream = \"http://127.0.0.1:3000\" }",
             "Listener that limits requests and forwards them to an upstream.";
-        optional admin_writes: Word(ADMIN_WRITES), "\"open\"",
+        optional admin_writes: Word(&["token", "open"]), "\"open\"",
             "Calls that may reset, refund and reload: \"token\", with the admin token; \"open\", \
              also directly from this machine.";
         optional admin_hosts: List(MAX_VALUES), "[\"metrics.internal\"]",
@@ -72,14 +49,6 @@ fields! {
              s, with the proxy listener 30 s).";
     }
 
-    pub(super) METRICS = "`[metrics]`" {
-        optional max_limits: Whole(1, MAX_SHOWN_LIMITS), "1000",
-            "Maximum number of limits with series of their own; further limits are counted \
-             together, as `(other)`.";
-        optional near_percent: Whole(1, MAX_NEAR_PERCENT), "90",
-            "Percentage of a limit above which an allowed request counts as near it (default 80).";
-    }
-
     pub(super) ENVOY = "`[envoy]`" {
         optional config: TEXT, "\"ratelimit\"",
             "Configuration of Envoy's rate limit service: a file, or a directory of *.yaml.";
@@ -92,27 +61,19 @@ fields! {
         optional quota_mode: Flag, "true",
             "Refuses a call only if all its descriptors exceed their limits.";
         optional dynamic_metadata: Flag, "true", "Adds dynamic metadata to answers under `config`.";
-        optional on_store_error: Word(ENVOY_ON_STORE_ERROR), "\"error\"",
+        optional on_store_error: Word(&["local", "allow", "deny", "error"]), "\"error\"",
             "Decision for calls under `config` while Redis fails (default \"local\").";
-        optional headers: Word(ENVOY_HEADERS), "\"ietf\"",
+        optional headers: Word(&["ietf", "draft-03", "off"]), "\"ietf\"",
             "RateLimit fields that Envoy is asked to add for the client (default \"off\").";
         optional header_names: Table(&ENVOY_HEADER_NAMES), "{ limit = \"x-limit\" }",
             "Names of the fields of headers = \"draft-03\".";
-        optional body: Word(ENVOY_BODY), "\"limit\"",
+        optional body: Word(&["limit", "off"]), "\"limit\"",
             "Body for a refused client: \"limit\" for the limit's response (default \"off\").";
         optional metadata: Flag, "true", "Reports the limit that refused to Envoy's other filters.";
         optional tls: Table(&ENVOY_TLS), "{ certificate = \"server.pem\", key = \"server.key\" }",
             "Certificates of the gRPC listener, which uses plain text without them.";
     }
-}
 
-const ENVOY_HEADERS: &[&str] = &["ietf", "draft-03", "off"];
-
-const ENVOY_ON_STORE_ERROR: &[&str] = &["local", "allow", "deny", "error"];
-
-const ENVOY_BODY: &[&str] = &["limit", "off"];
-
-fields! {
     ENVOY_HEADER_NAMES = "`[envoy.header_names]`" {
         optional limit: TEXT, "\"RateLimit-Limit\"", "Requests in a window.";
         optional remaining: TEXT, "\"RateLimit-Remaining\"", "Remaining requests.";

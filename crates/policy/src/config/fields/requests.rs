@@ -1,7 +1,15 @@
-//! Fields that select requests: `match`, and `[[exempt]]`.
+//! Fields that select requests and keys: `match`, `[[exempt]]`, `[plan]` and `[[override]]`.
 
-use super::{MAX_EXEMPT_LIMITS, MAX_MATCH_VALUES, MAX_NAMES};
-use crate::config::document::shape::{List, Named, Numbers, TEXT, Table, Texts, fields};
+use super::{
+    MAX_AT_ONCE, MAX_EXEMPT_LIMITS, MAX_KEY_PARTS, MAX_MATCH_VALUES, MAX_NAMES, MAX_PLAN_KEYS,
+    NAME, POLICY,
+};
+use crate::config::document::shape::{
+    Either, List, Map, Moment, Named, Numbers, Shape, TEXT, Table, Texts, Whole, fields, pattern,
+};
+
+/// Numbers of a plan or an override, in the form of the limit's own.
+pub(super) const NUMBERS: Shape = Either(&[TEXT, Whole(1, MAX_AT_ONCE)]);
 
 fields! {
     pub(in crate::config) MATCH = "`match`" {
@@ -33,5 +41,31 @@ fields! {
             "Names of limits, with * for any characters.";
         required r#match: Table(&MATCH), "{ path = \"/health\" }", "Requests that are exempt.";
         optional reason: TEXT, "\"uptime probes\"", "Reason of the exemption, for the record.";
+    }
+
+    /// `[plan]`
+    pub(super) PLAN = "`[plan]`" {
+        required from: Either(&[TEXT, Map(&Map(&TEXT, MAX_PLAN_KEYS), 1)]),
+            "\"attr:plan\"",
+            "Source of the plan: an attribute, a claim, a header, or a table of keys and their \
+             plans.";
+        required default: pattern(NAME), "\"free\"",
+            "Plan of requests without one, or with one that no limit names.";
+    }
+
+    /// A file of overrides in TOML.
+    pub(in crate::config) OVERRIDES = "a file of overrides" {
+        shared POLICY { override };
+    }
+
+    /// `[[override]]`
+    pub(super) OVERRIDE = "an override" {
+        required limit: pattern(NAME), "\"named\"", "Name of the limit.";
+        required key: Map(&TEXT, MAX_KEY_PARTS), "{ ip = \"192.0.2.7\" }",
+            "Parts of the limit's key and their values; * matches any characters.";
+        required set: NUMBERS, "\"20/1m\"",
+            "Numbers in the form of the limit's own, \"unlimited\" or \"blocked\".";
+        optional until: Moment, "\"2026-12-31T00:00:00Z\"", "End of the override, with an offset.";
+        optional reason: TEXT, "\"contract 4711\"", "Reason, for the record.";
     }
 }
