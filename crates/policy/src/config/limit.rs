@@ -31,7 +31,7 @@ use self::alert::alert;
 use self::correction::{correction, is_counted, owing};
 use self::cost::{CostSurroundings, cost};
 use self::descriptors::separate;
-use self::draft::{Draft, LimitPlaces};
+use self::draft::Draft;
 use self::refusal::{NamedResponse, Responses};
 use self::requests::{key, missing_key, name, requests};
 use self::scope::scope;
@@ -40,7 +40,7 @@ use super::diagnostic::{Findings, shown};
 use super::document::check::place;
 use super::document::exclusions::exclusions;
 use super::document::percent::percent;
-use super::document::read::{At, Table};
+use super::document::read::Table;
 use super::fields::{MAX_NAME, MAX_VARIANTS};
 use super::quantity::Surroundings;
 use super::quantity::balance;
@@ -54,7 +54,7 @@ use crate::{Correction, KeyPart, MissingKey, PathCase, Refusal, Role, Rule, Rule
 /// `[defaults]`: values of limits without their own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Defaults {
-    mode: Option<At<RuleMode>>,
+    mode: Option<RuleMode>,
     missing_key: Option<MissingKey>,
     response: Option<NamedResponse>,
     count_denied: Option<bool>,
@@ -115,9 +115,8 @@ pub(super) fn limit<'a>(
     let active = active(written, &here, &shared.zone, &mut shared.zones, out);
     let missing = missing_key(written, out);
     let response = shared.responses.named_in(written, out);
-    let (usual_mode, usual_missing) = (&shared.defaults.mode, &shared.defaults.missing_key);
-    let mode = mode(written).or_else(|| usual_mode.clone());
-    let mut missing_key = missing.or(usual_missing.clone()).unwrap_or_default();
+    let usual = shared.defaults.missing_key.clone();
+    let mut missing_key = missing.or(usual).unwrap_or_default();
     if separate(written, &here, out) {
         missing_key = without_address(missing_key);
     }
@@ -143,8 +142,6 @@ pub(super) fn limit<'a>(
 
     let outage = outage_of(written, &shared.defaults, &here, correction.as_ref(), out);
     let (mut quantity, key, cost, named) = (quantity?, key?, cost?, named?);
-    let (active_at, active) = active.map(|it| (it.at, Box::new(it.value))).unzip();
-    let (alert_at, alert) = alert(written).map(|it| (it.at, it.value)).unzip();
     let by_day = quantity.by_day.take();
     let limit = Limit {
         name: named.into(),
@@ -165,11 +162,13 @@ pub(super) fn limit<'a>(
     Some(Draft {
         rule: Rule {
             limit,
-            mode: mode.as_ref().map_or(RuleMode::Enforce, |mode| mode.value),
+            mode: mode(written)
+                .or(shared.defaults.mode)
+                .unwrap_or(RuleMode::Enforce),
             percent: percent(written),
             matcher: requests.matcher,
-            active,
-            alert,
+            active: active.map(Box::new),
+            alert: alert(written),
             key: counted(key),
             missing_key,
             cost: cost.cost.value,
@@ -199,12 +198,8 @@ pub(super) fn limit<'a>(
         same: requests.same,
         kind: quantity.kind,
         denials,
-        places: LimitPlaces {
-            cost: Some(cost.cost.at).filter(|at| !at.is_empty()),
-            active: active_at,
-            alert: alert_at,
-            ..LimitPlaces::of(written, quantity.at)
-        },
+        quantity_at: quantity.at,
+        cost_at: cost.cost.at,
     })
 }
 
@@ -274,15 +269,13 @@ fn another_name(name: &str, names: &HashMap<&str, Range<usize>>) -> String {
     format!("{short}-{number}")
 }
 
-fn mode(table: Table<'_>) -> Option<At<RuleMode>> {
-    let text = table.text("mode")?;
-    let mode = match text.value {
+fn mode(table: Table<'_>) -> Option<RuleMode> {
+    Some(match table.owned("mode")? {
         "enforce" => RuleMode::Enforce,
         "shadow" => RuleMode::Shadow,
         "off" => RuleMode::Off,
         _ => return None, // reported as an unknown value
-    };
-    Some(At::new(mode, text.at))
+    })
 }
 
 /// `on_store_error`

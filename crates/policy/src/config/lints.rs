@@ -41,7 +41,7 @@ pub(super) fn impossible(drafts: &[Draft<'_>], settings: &Settings, out: &mut Fi
             continue;
         }
         let name = &draft.rule.limit.name;
-        let at = draft.places.cost.clone().unwrap_or_default();
+        let at = draft.cost_at.clone();
         let (which, field) = match draft.rule.cost {
             Cost::Priced(_) => ("requests of this price", "is"),
             _ => ("a request", "cost"),
@@ -49,7 +49,7 @@ pub(super) fn impossible(drafts: &[Draft<'_>], settings: &Settings, out: &mut Fi
         let message = format!("limit `{name}` can never let {which} pass");
         let label = format!("costs more than the {capacity} that the limit holds");
         out.error(codes::COST_TOO_HIGH, at, message, label)
-            .related(draft.places.quantity.clone())
+            .related(draft.quantity_at.clone())
             .help(format!(
                 "write {field} = {capacity} or less, or raise the limit to at least {cost}"
             ));
@@ -89,7 +89,7 @@ fn stands_in_for_itself(draft: &Draft<'_>, out: &mut Findings<'_>) {
         draft.rule.limit.name
     );
     let label = "all requests without it share one counter";
-    out.warning(codes::MISSING_KEY, draft.places.key.clone(), message, label)
+    out.warning(codes::MISSING_KEY, draft.table.place("key"), message, label)
         .help("write missing_key = \"use:ip\", or \"shared\" if that is meant");
 }
 
@@ -137,9 +137,9 @@ fn report(loose: &Draft<'_>, strict: &Draft<'_>, out: &mut Findings<'_>) {
             format!("write a lower number, or remove `{loose_name}`"),
         )
     };
-    let at = loose.places.quantity.clone();
+    let at = loose.quantity_at.clone();
     out.warning(codes::NEVER_REFUSES, at, message, label)
-        .related(strict.places.quantity.clone())
+        .related(strict.quantity_at.clone())
         .help(help);
 }
 

@@ -31,7 +31,7 @@ use crate::{
 
 /// `headers`
 pub(super) fn headers(root: Table<'_>) -> HeaderStyle {
-    match root.text("headers").map(|style| style.value) {
+    match root.owned("headers") {
         Some("legacy") => HeaderStyle::Legacy,
         Some("both") => HeaderStyle::Both,
         Some("off") => HeaderStyle::Off,
@@ -85,7 +85,7 @@ pub(super) fn client_ip(root: Table<'_>, out: &mut Findings<'_>) -> ClientIp {
             .help("add the addresses of your proxies: trusted_proxies = [\"10.0.0.0/8\"]");
     }
     if let Some(bits) = table.number("ipv6_prefix") {
-        client.ipv6_prefix = bits.value;
+        client.ipv6_prefix = bits;
     }
     client
 }
@@ -113,38 +113,41 @@ fn proxy(text: &At<&str>, out: &mut Findings<'_>) -> Option<IpNet> {
 
 /// Reads the settings of the process: its listeners, store, logs and exports.
 pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Settings {
-    let owned = |name| root.text(name).map(|text| text.value.to_owned());
     let listen = root.table("listen");
     let listen = listen.map(|listen| read_listen(listen, files, out));
     gateway::announced(root, out);
     let envoy = root.table("envoy");
     let store = root.table("store");
     let memory = store.and_then(|store| store.table("memory"));
-    let budget = memory.and_then(|memory| memory.size("budget"));
     let every = memory.and_then(|memory| memory.span("state_every"));
-    let state = memory.and_then(|memory| memory.text("state"));
-    if let (Some(every), None) = (&every, &state) {
+    let state = memory.and_then(|memory| memory.owned("state"));
+    if let (Some(memory), Some(_), None) = (memory, every, &state) {
         let message = "`state_every` of [store.memory] has no effect without `state`";
         let label = "no folder keeps the counters, so a restart forgets them";
-        out.error(codes::PARAMETERS, every.at.clone(), message, label)
-            .help("add state = \"state\", or leave `state_every` out");
+        out.error(
+            codes::PARAMETERS,
+            memory.place("state_every"),
+            message,
+            label,
+        )
+        .help("add state = \"state\", or leave `state_every` out");
     }
     Settings {
-        timezone: owned("timezone"),
-        overrides: owned("overrides"),
+        timezone: root.owned("timezone"),
+        overrides: root.owned("overrides"),
         listen: listen.unwrap_or_default(),
         envoy_files: envoy.map(envoy::envoy_files).unwrap_or_default(),
         envoy: envoy
             .map(|envoy| envoy::envoy_door(envoy, out))
             .unwrap_or_default(),
-        memory_budget: budget.map(|budget| budget.value),
-        state: state.map(|folder| folder.value.to_owned()),
-        state_every: every.map(|every| every.value),
+        memory_budget: memory.and_then(|memory| memory.size("budget")),
+        state,
+        state_every: every,
         redis: store
             .and_then(|store| store.table("redis"))
             .and_then(|redis| redis::redis(redis, out)),
         alerts: alert::alerts(root, out),
-        reveal_keys: match root.text("reveal_keys").map(|word| word.value) {
+        reveal_keys: match root.owned("reveal_keys") {
             Some("raw") => RevealKeys::Raw,
             Some("prefix") => RevealKeys::Prefix,
             _ => RevealKeys::Hash,
@@ -162,14 +165,12 @@ pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
 /// `[listen]`
 fn read_listen(listen: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Listen {
     let hosts = listen.texts("admin_hosts").into_iter();
-    let text = |name| listen.text(name).map(|text| text.value.to_owned());
-    let span = |name| listen.span(name).map(|span| span.value);
     let settings = Listen {
-        http: text("http"),
-        grpc: text("grpc"),
-        admin: text("admin"),
+        http: listen.owned("http"),
+        grpc: listen.owned("grpc"),
+        admin: listen.owned("admin"),
         admin_hosts: hosts.map(|host| host.value.to_ascii_lowercase()).collect(),
-        admin_writes: match listen.text("admin_writes").map(|word| word.value) {
+        admin_writes: match listen.owned("admin_writes") {
             Some("open") => AdminWrites::Open,
             _ => AdminWrites::Token,
         },
@@ -177,12 +178,12 @@ fn read_listen(listen: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -
             Some(true) => PortUse::Shared,
             _ => PortUse::Alone,
         },
-        max_held: listen.number("max_held").map(|most| most.value),
-        max_connections: listen.number("max_connections").map(|most| most.value),
-        idle_timeout: span("idle_timeout"),
-        head_timeout: span("head_timeout"),
-        drain: span("drain"),
-        grace: span("grace"),
+        max_held: listen.number("max_held"),
+        max_connections: listen.number("max_connections"),
+        idle_timeout: listen.span("idle_timeout"),
+        head_timeout: listen.span("head_timeout"),
+        drain: listen.span("drain"),
+        grace: listen.span("grace"),
         proxy: gateway::proxy(listen, files, out),
     };
     addresses_differ(listen, out);
@@ -197,8 +198,8 @@ fn metrics(root: Table<'_>) -> MetricSettings {
     };
     let (limits, near) = (table.number("max_limits"), table.number("near_percent"));
     MetricSettings {
-        max_limits: limits.map_or(default.max_limits, |most| most.value),
-        near_percent: near.map_or(default.near_percent, |percent| percent.value),
+        max_limits: limits.unwrap_or(default.max_limits),
+        near_percent: near.unwrap_or(default.near_percent),
     }
 }
 

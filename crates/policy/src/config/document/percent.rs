@@ -9,7 +9,7 @@ use crate::{KeyShare, RuleMode};
 
 /// `percent`
 pub(in crate::config) fn percent(table: Table<'_>) -> Option<KeyShare> {
-    KeyShare::from_percent(table.number("percent")?.value)
+    KeyShare::from_percent(table.number("percent")?)
 }
 
 /// Reports a `percent` of a limit that refuses no request by itself.

@@ -141,49 +141,57 @@ impl<'a> Table<'a> {
         })
     }
 
+    /// Reads a string as text of another type, such as a path.
+    pub(in crate::config) fn owned<T: From<&'a str>>(self, name: &str) -> Option<T> {
+        Some(self.text(name)?.value.into())
+    }
+
     /// Reads a duration.
-    pub(in crate::config) fn span(self, name: &str) -> Option<At<Nanos>> {
-        self.parsed(name, |text| text.parse().ok())
+    pub(in crate::config) fn span(self, name: &str) -> Option<Nanos> {
+        self.text(name)?.value.parse().ok()
     }
 
     /// Reads a percentage.
-    pub(in crate::config) fn percent(self, name: &str) -> Option<At<u32>> {
-        self.parsed(name, scalar::percentage)
+    pub(in crate::config) fn percent(self, name: &str) -> Option<u32> {
+        scalar::percentage(self.text(name)?.value)
     }
 
     /// Reads a number of bytes.
-    pub(in crate::config) fn size(self, name: &str) -> Option<At<usize>> {
-        self.parsed(name, |text| usize::try_from(scalar::bytes(text)?).ok())
+    pub(in crate::config) fn size(self, name: &str) -> Option<usize> {
+        usize::try_from(scalar::bytes(self.text(name)?.value)?).ok()
     }
 
     /// Reads the source of a secret.
-    pub(in crate::config) fn secret(self, name: &str) -> Option<At<Secret>> {
-        self.parsed(name, scalar::secret)
-    }
-
-    fn parsed<T>(self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Option<At<T>> {
-        let text = self.text(name)?;
-        Some(At::new(parse(text.value)?, text.at))
+    pub(in crate::config) fn secret(self, name: &str) -> Option<Secret> {
+        scalar::secret(self.text(name)?.value)
     }
 
     /// Reads a factor, in thousandths.
-    pub(in crate::config) fn factor(self, name: &str) -> Option<At<u32>> {
+    pub(in crate::config) fn factor(self, name: &str) -> Option<u32> {
         let (node, most) = self.find(name, |shape| match shape {
             Shape::Factor(most) => Some(*most),
             _ => None,
         })?;
-        Some(At::new(factor(node, most)?, node.span()))
+        factor(node, most)
     }
 
     /// Reads a whole number within the bounds of the field.
-    pub(in crate::config) fn number<T: TryFrom<u64>>(self, name: &str) -> Option<At<T>> {
+    pub(in crate::config) fn number<T: TryFrom<u64>>(self, name: &str) -> Option<T> {
         let (node, bounds) = self.find(name, Shape::bounds)?;
         debug_assert!(
             T::try_from(*bounds.end()).is_ok(),
             "the maximum of `{name}` is none of the type that it is read as"
         );
         let number = whole(node).filter(|number| bounds.contains(number))?;
-        Some(At::new(T::try_from(number).ok()?, node.span()))
+        T::try_from(number).ok()
+    }
+
+    /// Reads a whole number as [`number`](Self::number) does; `usual` if none is written.
+    pub(in crate::config) fn number_or<T: TryFrom<u64>>(self, name: &str, usual: T) -> Option<T> {
+        match self.get(name) {
+            Some(_) => self.number(name),
+            None => Some(usual),
+        }
     }
 
     /// Reads `true` or `false`.

@@ -37,7 +37,7 @@ pub(super) fn active(
     of_policy: &ZoneSpec,
     zones: &mut Zones,
     out: &mut Findings<'_>,
-) -> Option<At<Active>> {
+) -> Option<Active> {
     let table = limit.table("active")?;
     let hours = table.text("hours").map(|text| hours(&text, out));
     let days = table.has("days").then(|| days(&table.texts("days"), out));
@@ -89,7 +89,7 @@ pub(super) fn active(
             .help("write a later `until`, or swap the two");
         return None;
     }
-    Some(At::new(Active::new(schedule), table.at()))
+    Some(Active::new(schedule))
 }
 
 fn no_zone(at: Range<usize>, place: &str, out: &mut Findings<'_>) {
@@ -259,7 +259,7 @@ pub(in crate::config) fn lints(drafts: &[Draft<'_>], origin: Origin, out: &mut F
         } else {
             continue;
         };
-        let at = draft.places.active.clone().unwrap_or_default();
+        let at = draft.table.place("active");
         let message = format!("limit `{}` {message}", draft.rule.limit.name);
         out.warning(codes::ACTIVE_TIMES, at, message, label)
             .help(help);

@@ -11,7 +11,7 @@ use ratekeeper_core::Algorithm as _;
 use super::draft::Draft;
 use crate::config::codes;
 use crate::config::diagnostic::Findings;
-use crate::config::document::read::{At, Table};
+use crate::config::document::read::Table;
 use crate::config::settings::http_url::{UrlField, http_url};
 use crate::{Alert, AlertSettings, WebhookSettings};
 
@@ -23,37 +23,29 @@ const URL: UrlField = UrlField {
 };
 
 /// Reads `alert` of a limit, if it is written and right.
-pub(super) fn alert(limit: Table<'_>) -> Option<At<Alert>> {
+pub(super) fn alert(limit: Table<'_>) -> Option<Alert> {
     let table = limit.table("alert")?;
-    let (above, hold) = (table.percent("above")?, table.span("for")?.value);
-    let above_percent = u8::try_from(above.value).ok()?;
-    Some(At::new(
-        Alert {
-            above_percent,
-            hold,
-        },
-        table.at(),
-    ))
+    Some(Alert {
+        above_percent: table.percent("above")?.try_into().ok()?,
+        hold: table.span("for")?,
+    })
 }
 
 /// Reports alerts that can never start: no key is above for as long as a window that empties at
 /// once.
 pub(in crate::config) fn impossible(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     for draft in drafts {
-        let (Some(alert), Some(at)) = (draft.rule.alert, draft.places.alert.clone()) else {
+        let (Some(alert), Some(window)) = (draft.rule.alert, draft.rule.window) else {
             continue;
         };
-        let Some(window) = draft.rule.window.filter(|_| empties_at_once(draft)) else {
-            continue;
-        };
-        if alert.hold < window {
+        if alert.hold < window || !empties_at_once(draft) {
             continue;
         }
         let name = &draft.rule.limit.name;
         let message = format!("the alert of limit `{name}` can never start");
         let label = format!("the limit begins anew every {window}, so no key is above for longer");
-        out.error(codes::ALERT, at, message, label)
-            .related(draft.places.quantity.clone())
+        out.error(codes::ALERT, draft.table.place("alert"), message, label)
+            .related(draft.quantity_at.clone())
             .help(format!(
                 "write a `for` below {window}, or an algorithm that does not begin anew: \
                  algorithm = \"token-bucket\""
@@ -80,20 +72,18 @@ pub(in crate::config) fn alerts(root: Table<'_>, out: &mut Findings<'_>) -> Aler
 
 fn webhook(table: Table<'_>, out: &mut Findings<'_>) -> Option<WebhookSettings> {
     let url = table.text("url").and_then(|text| http_url(&text, URL, out));
-    let secret = table.secret("secret");
-    let ca = table.text("ca");
-    if let (Some(url), Some(ca)) = (&url, &ca)
+    if let (Some(url), Some(ca)) = (&url, table.text("ca"))
         && url.starts_with("http:")
     {
         let message = "`ca` has no effect on a webhook without TLS";
         let label = "the URL begins with http://";
-        out.error(codes::ALERTS, ca.at.clone(), message, label)
+        out.error(codes::ALERTS, ca.at, message, label)
             .help("write url = \"https://..\", or leave `ca` out");
         return None;
     }
     Some(WebhookSettings {
         url: url?,
-        secret: secret?.value,
-        ca: ca.map(|ca| ca.value.into()),
+        secret: table.secret("secret")?,
+        ca: table.owned("ca"),
     })
 }

@@ -76,41 +76,41 @@ fn terms(ban: Table<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
     let after = ban.number("after");
     let [within, first, longest] = ["within", "for", "max"].map(|name| ban.span(name));
     let growth = ban.factor("grow");
-    let (after, within, first) = (after?.value, within?.value, first?);
+    let (after, within, first) = (after?, within?, first?);
     if longest.is_none() && ban.has("max") || growth.is_none() && ban.has("grow") {
         return None; // reported
     }
-    let growth = growth.filter(|growth| growth.value > CONSTANT);
-    let longest = match (longest, &growth) {
-        (None, Some(growth)) => {
+    let growth = growth.filter(|growth| *growth > CONSTANT);
+    let longest = match (longest, growth) {
+        (None, Some(_)) => {
             let message = "`grow` of a ban needs a `max`";
             let label = "without `max`, no ban is the longest";
-            out.error(codes::BAN, growth.at.clone(), message, label)
+            out.error(codes::BAN, ban.place("grow"), message, label)
                 .help("add for example max = \"24h\"");
             return None;
         }
-        (Some(longest), None) => {
+        (Some(_), None) => {
             let message = "`max` of a ban has no effect without `grow`";
             let label = "every ban is as long as `for`";
-            out.error(codes::BAN, longest.at, message, label)
+            out.error(codes::BAN, ban.place("max"), message, label)
                 .help("add grow = 2.0, or leave `max` out");
             return None;
         }
-        (Some(longest), _) if longest.value < first.value => {
+        (Some(longest), _) if longest < first => {
             let message = "`max` of a ban is shorter than its first";
-            let label = format!("less than {}", first.value);
-            out.error(codes::BAN, longest.at, message, label)
-                .related(first.at)
-                .help(format!("write max = \"{}\" or longer", first.value));
+            let label = format!("less than {first}");
+            out.error(codes::BAN, ban.place("max"), message, label)
+                .related(ban.place("for"))
+                .help(format!("write max = \"{first}\" or longer"));
             return None;
         }
-        (Some(longest), _) => longest.value,
-        (None, None) => first.value,
+        (Some(longest), _) => longest,
+        (None, None) => first,
     };
     Some(BanTerms {
         strikes: Quota::new(Permits::new(after), within).ok()?,
-        first: first.value,
-        growth_thousandths: growth.map_or(CONSTANT, |growth| growth.value),
+        first,
+        growth_thousandths: growth.unwrap_or(CONSTANT),
         longest,
     })
 }
@@ -126,6 +126,6 @@ pub(in crate::config) fn all_clients(draft: &Draft<'_>, out: &mut Findings<'_>) 
         rule.limit.name
     );
     let label = "counts all requests together, so the refusals of one client ban them all";
-    out.warning(codes::BANS_ALL, draft.places.key.clone(), message, label)
+    out.warning(codes::BANS_ALL, draft.table.place("key"), message, label)
         .help("write key = [\"ip\"], or leave `ban` out");
 }

@@ -83,9 +83,9 @@ pub(super) fn correction(
 
 /// Returns `report_within`, or `expire` of `cost`.
 fn within(table: Table<'_>, place: &str, out: &mut Findings<'_>) -> Option<At<Nanos>> {
-    let within = table.span("report_within");
-    let cost = table.table("cost");
-    let expire = cost.and_then(|cost| cost.span("expire"));
+    let read = |table: Table<'_>, field| Some(At::new(table.span(field)?, table.place(field)));
+    let within = read(table, "report_within");
+    let expire = table.table("cost").and_then(|cost| read(cost, "expire"));
     if let (Some(within), Some(expire)) = (&within, &expire) {
         let message = format!("{place} has both `expire` and `report_within`");
         let label = "the same as `report_within`";

@@ -89,7 +89,7 @@ fn prices<'t>(
     let mut usual = around.unit.map_or(Permits::ONE, Unit::one);
     let mut higher = Vec::new();
     for (_, written) in tables {
-        let is = written.number("is")?;
+        let cost = Permits::new(written.number("is")?);
         let mut matcher = matching(written, around.files, out).matcher;
         matcher.path_case = around.path_case;
         let by_absence = matcher.fields.iter().any(|(field, patterns)| {
@@ -102,11 +102,10 @@ fn prices<'t>(
                 .help("write the values that cost more, without `!`");
             return None;
         }
-        let cost = Permits::new(is.value);
         if matcher.fields.is_empty() {
             usual = usual.max(cost); // of every request
         }
-        higher.push(At::new(Price { matcher, is: cost }, is.at));
+        higher.push(At::new(Price { matcher, is: cost }, written.place("is")));
     }
     higher.sort_by_key(|price| std::cmp::Reverse(price.value.is));
     let at = higher.first()?.at.clone();

@@ -26,7 +26,10 @@ pub(in crate::config) struct Draft<'a> {
     pub(in crate::config) same: Vec<(String, Vec<String>)>,
     pub(in crate::config) kind: QuantityKind,
     pub(in crate::config) denials: Denials,
-    pub(in crate::config) places: LimitPlaces,
+    /// Where its quantity stands.
+    pub(in crate::config) quantity_at: Range<usize>,
+    /// Where its cost stands, or the highest of its prices; empty if none is written.
+    pub(in crate::config) cost_at: Range<usize>,
     /// Its extra, if it is soft or elastic.
     pub(in crate::config) extra: Option<Box<Extra>>,
     /// The rule with its other number, if it has a candidate.
@@ -83,29 +86,6 @@ pub(super) fn unknown_limit<'k>(
     let label = "not found in this file";
     out.error(codes::UNKNOWN_LIMIT, name.at.clone(), message, label)
         .help(help);
-}
-
-/// Where the parts of a limit stand.
-#[derive(Clone, Debug)]
-pub(in crate::config) struct LimitPlaces {
-    pub(in crate::config) quantity: Range<usize>,
-    pub(in crate::config) key: Range<usize>,
-    pub(in crate::config) cost: Option<Range<usize>>,
-    pub(in crate::config) active: Option<Range<usize>>,
-    pub(in crate::config) alert: Option<Range<usize>>,
-}
-
-impl LimitPlaces {
-    /// Returns the places of the fields that every limit has.
-    pub(in crate::config) fn of(written: Table<'_>, quantity: Range<usize>) -> Self {
-        Self {
-            quantity,
-            key: written.place("key"),
-            cost: None,
-            active: None,
-            alert: None,
-        }
-    }
 }
 
 /// The extra of a limit.

@@ -69,11 +69,9 @@ fn refused(draft: &Draft<'_>) -> Option<Reason> {
 
 /// `soft = { extra = "10%" }` or `soft = { extra = 10 }`
 fn soft(table: Table<'_>) -> Option<At<ExtraShare>> {
-    if let Some(number) = table.number("extra") {
-        return Some(At::new(ExtraShare::Permits(number.value), number.at));
-    }
-    let percent = table.percent("extra")?;
-    Some(At::new(ExtraShare::Percent(percent.value), percent.at))
+    let percent = || table.percent("extra").map(ExtraShare::Percent);
+    let share = table.number("extra").map(ExtraShare::Permits);
+    Some(At::new(share.or_else(percent)?, table.place("extra")))
 }
 
 /// `elastic = { up_to = "200/1m", while = { signal = "load", below = "70%" } }`

@@ -13,7 +13,7 @@ use super::requests::requests;
 use crate::config::codes;
 use crate::config::diagnostic::Findings;
 use crate::config::document::exclusions::is_excluded;
-use crate::config::document::read::{At, Table};
+use crate::config::document::read::Table;
 use crate::config::reason::{Reason, first_reason};
 use crate::config::settings::policy_files::PolicyFiles;
 use crate::{PathCase, Priority};
@@ -51,23 +51,23 @@ pub(in crate::config) fn priorities(
             draft.cannot(what, codes::PRIORITY, table.at(), reason, out);
             continue;
         }
-        let Some(At { value, at }) = read else {
+        let Some(priority) = read else {
             continue;
         };
-        let algorithm = &draft.rule.limit.algorithm;
-        if leaves_room(draft, algorithm, &value, &at, out) {
-            draft.rule.priority = Some(Box::new(value));
+        let (algorithm, at) = (&draft.rule.limit.algorithm, table.place("last"));
+        if leaves_room(draft, algorithm, &priority, &at, out) {
+            draft.rule.priority = Some(Box::new(priority));
         }
     }
 }
 
-/// Reads `last` and `match`; the place is that of `last`.
+/// Reads `last` and `match`.
 pub(in crate::config) fn priority(
     table: Table<'_>,
     path_case: PathCase,
     files: &PolicyFiles,
     out: &mut Findings<'_>,
-) -> Option<At<Priority>> {
+) -> Option<Priority> {
     let mut matcher = requests(table, files, out).matcher;
     matcher.path_case = path_case;
     // A matcher without fields whose `match` has some is one with errors.
@@ -79,13 +79,11 @@ pub(in crate::config) fn priority(
             .help("write for example match = { path = \"/health\" }");
         return None;
     }
-    let last = table.percent("last")?;
-    let last_percent = last.value.try_into().ok()?;
-    let priority = Priority {
+    let last_percent = table.percent("last")?.try_into().ok()?;
+    Some(Priority {
         last_percent,
         matcher,
-    };
-    Some(At::new(priority, last.at))
+    })
 }
 
 /// Returns why a limit cannot have a priority.
@@ -124,7 +122,7 @@ pub(in crate::config) fn leaves_room(
     let label =
         format!("{headroom} of {capacity} are kept, rounded up, and a request costs {cost}");
     out.error(codes::PRIORITY, at.clone(), message, label)
-        .related(draft.places.quantity.clone())
+        .related(draft.quantity_at.clone())
         .help("write a smaller part, or a larger limit");
     false
 }

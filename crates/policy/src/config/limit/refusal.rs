@@ -102,13 +102,13 @@ fn refusal(table: Table<'_>, out: &mut Findings<'_>) -> Refusal {
     Refusal {
         status: status(table).unwrap_or(Refusal::default().status),
         body: body(table, out),
-        detail: detail.map(|detail| detail.value.to_owned()),
+        detail: table.owned("detail"),
     }
 }
 
 /// Reads `status`, 400 to 599.
 pub(super) fn status(table: Table<'_>) -> Option<u16> {
-    Some(table.number("status")?.value)
+    table.number("status")
 }
 
 fn body(table: Table<'_>, out: &mut Findings<'_>) -> Body {

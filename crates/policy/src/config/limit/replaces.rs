@@ -130,9 +130,9 @@ pub(in crate::config) fn lints(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
             let name = &other.rule.limit.name;
             let message = format!("limit `{name}` is never asked");
             let label = format!("`{}` replaces it for all of its requests", rule.limit.name);
-            let at = other.places.quantity.clone();
+            let at = other.quantity_at.clone();
             let found = out.warning(codes::ALWAYS_REPLACED, at, message, label);
-            found.related(by.places.quantity.clone()).help(format!(
+            found.related(by.quantity_at.clone()).help(format!(
                 "remove `{name}`, or narrow the `match` of the other"
             ));
         }

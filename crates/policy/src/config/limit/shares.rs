@@ -21,7 +21,7 @@ pub(in crate::config) fn no_share(draft: &Draft<'_>, settings: &Settings, out: &
     let name = &rule.limit.name;
     let message = format!("limit `{name}` refuses all requests while Redis fails");
     let label = format!("{capacity} permits / {nodes} nodes: less than a request costs");
-    let at = draft.places.quantity.clone();
+    let at = draft.quantity_at.clone();
     out.warning(codes::NO_SHARE, at, message, label)
         .help("write on_store_error = \"deny\" if that is meant, or on_store_error = \"allow\"");
 }

@@ -136,7 +136,7 @@ impl Visitors {
             });
             if let Some(part) = new_each_time {
                 let what = format!("the key of limit `{name}`");
-                warn(&what, &part.to_string(), draft.places.key.clone(), out);
+                warn(&what, &part.to_string(), draft.table.place("key"), out);
             }
         }
     }
@@ -205,7 +205,7 @@ pub(in crate::config) fn formless(draft: &Draft<'_>, out: &mut Findings<'_>) {
         let name = &draft.rule.limit.name;
         let message = format!("limit `{name}` needs `form:{part}`, which no GET has");
         let label = "a GET carries its values in the query";
-        let at = draft.places.key.clone();
+        let at = draft.table.place("key");
         out.warning(codes::UNRECEIVED, at, message, label)
             .related(draft.table.place("match"))
             .help(format!(
@@ -248,12 +248,12 @@ pub(in crate::config) fn unreceived(
             _ => None,
         };
         let first = [
-            (part, draft.places.key.clone()),
+            (part, draft.table.place("key")),
             (
                 field.map(|(field, _)| field.to_string()),
                 draft.table.place("match"),
             ),
-            (cost, draft.places.cost.clone().unwrap_or_default()),
+            (cost, draft.cost_at.clone()),
         ];
         if let Some((value, at)) = first.into_iter().find_map(|(it, at)| Some((it?, at))) {
             report(&what, value, at);

@@ -1,12 +1,10 @@
 //! Algorithm: how a limit counts, as written in the file.
 
-use std::ops::Range;
-
 use ratekeeper_core::{Edge, Nanos};
 
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::Table;
+use crate::config::document::read::{At, Table};
 
 /// Sub-buckets of `algorithm = "sub-buckets"`.
 const DEFAULT_SUB_BUCKETS: u32 = 6;
@@ -34,15 +32,6 @@ pub(in crate::config) enum AlgorithmSpec {
         /// How long permits are saved up; `None` for the period of the limit.
         saves: Option<Nanos>,
     },
-}
-
-/// `algorithm`, and where it stands.
-#[derive(Clone, Debug)]
-pub(in crate::config) struct NamedAlgorithm {
-    pub(in crate::config) value: AlgorithmSpec,
-    pub(in crate::config) at: Range<usize>,
-    /// Range of `min_gap` or `save_up`; empty if neither is written.
-    pub(super) duration_at: Range<usize>,
 }
 
 /// The fields of `algorithm = { .. }` that belong to one algorithm: field and algorithm.
@@ -77,9 +66,8 @@ impl AlgorithmSpec {
 }
 
 /// Reads `algorithm`, a word or a table.
-pub(super) fn algorithm(table: Table<'_>, out: &mut Findings<'_>) -> Option<NamedAlgorithm> {
+pub(super) fn algorithm(table: Table<'_>, out: &mut Findings<'_>) -> Option<At<AlgorithmSpec>> {
     let node = table.get("algorithm")?;
-    let at = node.span();
     let (name, fields) = match table.table("algorithm") {
         Some(fields) => (fields.text("name")?.value, Some(fields)),
         None => (node.get_ref().as_str()?, None),
@@ -90,11 +78,6 @@ pub(super) fn algorithm(table: Table<'_>, out: &mut Findings<'_>) -> Option<Name
         return None;
     }
     let span = |field| fields.and_then(|fields| fields.span(field));
-    let (gap, saves) = (span("min_gap"), span("save_up"));
-    let duration_at = gap
-        .as_ref()
-        .or(saves.as_ref())
-        .map_or(0..0, |span| span.at.clone());
     let value = match name {
         "token-bucket" => AlgorithmSpec::TokenBucket,
         "leaky-bucket" => AlgorithmSpec::LeakyBucket,
@@ -103,28 +86,23 @@ pub(super) fn algorithm(table: Table<'_>, out: &mut Findings<'_>) -> Option<Name
         "quota-reset" => AlgorithmSpec::QuotaReset,
         "sub-buckets" => sub_buckets(fields),
         "sliding-window-log" => AlgorithmSpec::SlidingLog {
-            gap: gap.map_or(Nanos::ZERO, |gap| gap.value),
+            gap: span("min_gap").unwrap_or(Nanos::ZERO),
         },
         "hybrid" => AlgorithmSpec::Hybrid,
         "exponential" => AlgorithmSpec::Exponential,
         "smooth-bursty" => AlgorithmSpec::SmoothBursty {
-            saves: saves.map(|saves| saves.value),
+            saves: span("save_up"),
         },
         _ => return None, // reported as an unknown value
     };
-    Some(NamedAlgorithm {
-        value,
-        at,
-        duration_at,
-    })
+    Some(At::new(value, node.span()))
 }
 
 fn sub_buckets(fields: Option<Table<'_>>) -> AlgorithmSpec {
     let count = fields.and_then(|fields| fields.number("count"));
-    let edge = fields.and_then(|fields| fields.text("edge"));
     AlgorithmSpec::SubBuckets {
-        count: count.map_or(DEFAULT_SUB_BUCKETS, |count| count.value),
-        edge: match edge.map(|edge| edge.value) {
+        count: count.unwrap_or(DEFAULT_SUB_BUCKETS),
+        edge: match fields.and_then(|fields| fields.owned("edge")) {
             Some("weighted") => Edge::Weighted,
             Some("drop") => Edge::Drop,
             _ => Edge::Full,
@@ -153,7 +131,7 @@ fn strays(name: &str, fields: Table<'_>, out: &mut Findings<'_>) -> bool {
 
 /// Reports `algorithm` beside a quantity that has its own, which `own` may name.
 pub(super) fn no_algorithm(
-    named: Option<NamedAlgorithm>,
+    named: Option<At<AlgorithmSpec>>,
     quantity: &str,
     own: Option<AlgorithmSpec>,
     out: &mut Findings<'_>,

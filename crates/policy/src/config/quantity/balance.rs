@@ -8,8 +8,9 @@
 //! it. While Redis fails, no process counts credits alone: it would give every key its start anew.
 
 use ratekeeper_core::{AnyAlgorithm, Balance, Outage, Permits};
+use toml::Spanned;
 
-use super::algorithm::{NamedAlgorithm, no_algorithm};
+use super::algorithm::{AlgorithmSpec, no_algorithm};
 use super::{Quantity, Surroundings, free};
 use crate::config::codes;
 use crate::config::diagnostic::Findings;
@@ -20,7 +21,7 @@ use crate::{RuleMode, Settings};
 /// Reads `balance = { start, max }`; `None` if the values make no sense, which is reported.
 pub(super) fn balance(
     table: Table<'_>,
-    named: Option<NamedAlgorithm>,
+    named: Option<At<AlgorithmSpec>>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
@@ -39,19 +40,14 @@ pub(super) fn balance(
             .help("leave `scope` out");
     }
     let is_free = free(around.denials, "`balance`", &at, "leave `balance` out", out);
-    let start = if fields.has("start") {
-        fields.number("start")?
-    } else {
-        At::new(0, at.clone())
-    };
-    let max = fields.number("max")?;
-    let [first, most] = [start.value, max.value].map(Permits::new);
+    let [first, most] = [fields.number_or("start", 0)?, fields.number("max")?].map(Permits::new);
     let limit = match Balance::new(first, most) {
         Ok(limit) => limit,
         Err(error) => {
             let message = format!("a balance of at most {most} cannot start with {first}");
-            out.error(codes::BALANCE, start.at, message, error.to_string())
-                .related(max.at)
+            let start = fields.get("start").map_or(at, Spanned::span);
+            out.error(codes::BALANCE, start, message, error.to_string())
+                .related(fields.place("max"))
                 .help(format!("write start = {most} or less, or a larger `max`"));
             return None;
         }
@@ -98,7 +94,7 @@ pub(in crate::config) fn forgotten(
         let name = &draft.rule.limit.name;
         let message = format!("the balances of limit `{name}` are in memory only");
         let label = "a restart gives every key its start anew, and forgets all grants";
-        let at = draft.places.quantity.clone();
+        let at = draft.quantity_at.clone();
         out.warning(codes::BALANCE_FORGOTTEN, at, message, label)
             .help(
                 "keep them in Redis: [store.redis] with url = \"redis://127.0.0.1:6379\"; or in a \

@@ -9,7 +9,7 @@
 
 use ratekeeper_core::{Concurrency, Nanos, Permits};
 
-use super::algorithm::{NamedAlgorithm, no_algorithm};
+use super::algorithm::{AlgorithmSpec, no_algorithm};
 use super::numbers::{Written, built};
 use super::{Quantity, Surroundings};
 use crate::config::codes;
@@ -26,29 +26,28 @@ const SHORT_LEASE: Nanos = Nanos::from_millis(100);
 /// is reported.
 pub(super) fn concurrency(
     table: Table<'_>,
-    named: Option<NamedAlgorithm>,
+    named: Option<At<AlgorithmSpec>>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
     let at = table.get("concurrency")?.span();
     no_algorithm(named, "`concurrency`", None, out);
-    let (max, lease) = match table.table("concurrency") {
+    let (max, place, lease) = match table.table("concurrency") {
         Some(fields) => {
-            let max = fields.number("max");
-            let lease = fields.span("lease");
-            if let Some(short) = lease.as_ref().filter(|it| it.value < SHORT_LEASE) {
-                let message = format!("a lease of {} ends while its holder works", short.value);
+            let lease = fields.span("lease").unwrap_or(DEFAULT_LEASE);
+            if lease < SHORT_LEASE {
+                let message = format!("a lease of {lease} ends while its holder works");
                 let label = "the permit then serves another request";
-                out.warning(codes::PARAMETERS, short.at.clone(), message, label)
+                out.warning(codes::PARAMETERS, fields.place("lease"), message, label)
                     .help("write the longest time of a request, as in lease = \"60s\"");
             }
-            (max?, lease.map_or(DEFAULT_LEASE, |lease| lease.value))
+            (fields.number("max")?, fields.place("max"), lease)
         }
-        None => (table.number("concurrency")?, DEFAULT_LEASE),
+        None => (table.number("concurrency")?, at.clone(), DEFAULT_LEASE),
     };
-    let permits = Permits::new(max.value);
+    let permits = Permits::new(max);
     let words = format!("{permits} at once");
-    let text = At::new(&*words, max.at);
+    let text = At::new(&*words, place);
     let limit = built(Concurrency::new(permits, lease), &text, Written::Lease, out)?;
     let algorithm = limit.with_denials(around.denials).into();
     Some(Quantity::new(algorithm, permits, words, at))

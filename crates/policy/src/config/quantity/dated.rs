@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::civil::Weekday;
 use ratekeeper_core::{AnyAlgorithm, Calendar, Error, Nanos, Permits, Window};
 
-use super::algorithm::{AlgorithmSpec, NamedAlgorithm};
+use super::algorithm::AlgorithmSpec;
 use super::anchor::{AnchorSpec, FirstDay};
 use super::numbers::{Written, built};
 use super::{Quantity, QuantityByDay, QuantityKind, Surroundings};
@@ -72,7 +72,7 @@ impl<'a> Dated<'a> {
     pub(in crate::config) fn quantity(
         &self,
         text: &At<&str>,
-        named: Option<NamedAlgorithm>,
+        named: Option<At<AlgorithmSpec>>,
         anchor: Option<&At<AnchorSpec>>,
         around: Surroundings<'_>,
         out: &mut Findings<'_>,

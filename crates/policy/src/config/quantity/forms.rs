@@ -19,14 +19,14 @@ use ratekeeper_core::{
     Quota, QuotaReset, SubBuckets, Window,
 };
 
-use super::algorithm::{AlgorithmSpec, NamedAlgorithm, algorithm, no_algorithm};
+use super::algorithm::{AlgorithmSpec, algorithm, no_algorithm};
 use super::anchor::anchor;
 use super::balance::balance;
 use super::concurrency::concurrency;
 use super::dated::Dated;
 use super::log::log;
 use super::numbers::{Written, built};
-use super::post_paid::{smooth_bursty, warming};
+use super::post_paid::{smooth_bursty, warm_up};
 use super::queue::{QueueSpec, queue};
 use super::{Quantity, QuantityKind, Refill, Surroundings, free};
 use crate::config::diagnostic::Findings;
@@ -55,7 +55,7 @@ pub(in crate::config) fn quantity(
 /// A limit whose quantity is read, with what all forms of a quantity look at.
 struct QuantityReader<'a, 'o, 't> {
     table: Table<'a>,
-    queue: Option<QueueSpec>,
+    queue: Option<QueueSpec<'a>>,
     around: Surroundings<'a>,
     out: &'o mut Findings<'t>,
 }
@@ -71,7 +71,6 @@ impl QuantityReader<'_, '_, '_> {
     fn read(&mut self) -> Option<Quantity> {
         let (table, around) = (self.table, self.around);
         let named = algorithm(table, self.out);
-        let warming = warming(table);
         let anchor = anchor(table, self.out);
         if let Some(text) = table.text("limit") {
             let dated = Dated::read(text.value).filter(|_| !table.has("warmup"));
@@ -86,7 +85,7 @@ impl QuantityReader<'_, '_, '_> {
                 anchor.stray(self.out);
             }
             if table.has("warmup") {
-                return warming?.quantity(&text, around, self.out);
+                return warm_up(table.table("warmup")?, &text, around, self.out);
             }
             return match anchor {
                 Some(_) => None,
@@ -118,16 +117,18 @@ impl QuantityReader<'_, '_, '_> {
     }
 
     /// `limit = "N/duration"`
-    fn limit(&mut self, text: &At<&str>, named: Option<NamedAlgorithm>) -> Option<Quantity> {
+    fn limit(&mut self, text: &At<&str>, named: Option<At<AlgorithmSpec>>) -> Option<Quantity> {
         let quota = built(rate(text.value), text, Written::Limit, self.out)?;
         let phase = self.around.origin.phase(quota.per());
         let denials = self.around.denials;
         let windows = |window: Result<Window, Error>| {
             window.map(|window| window.with_denials(denials).into())
         };
-        let (named, at, duration_at) = match named {
-            None => (AlgorithmSpec::TokenBucket, 0..0, 0..0),
-            Some(named) => (named.value, named.at, named.duration_at),
+        let named = named.unwrap_or(At::new(AlgorithmSpec::TokenBucket, 0..0));
+        let At { value: named, at } = named;
+        let place = |field| {
+            let fields = self.table.table("algorithm");
+            fields.map_or(0..0, |fields| fields.place(field))
         };
         if let Some(queue) = self.queue.as_ref().filter(|_| !named.is_gcra()) {
             let help = "write algorithm = \"leaky-bucket\", or leave `queue` out".to_owned();
@@ -161,7 +162,7 @@ impl QuantityReader<'_, '_, '_> {
                 if gap > Nanos::ZERO {
                     words = format!("{words}, {gap} apart");
                 }
-                log(self.table, quota, gap, duration_at, text, self.out)?
+                log(self.table, quota, gap, place("min_gap"), text, self.out)?
                     .map(|log| log.with_denials(denials).into())
             }
             AlgorithmSpec::Hybrid => {
@@ -170,7 +171,7 @@ impl QuantityReader<'_, '_, '_> {
                 Hybrid::quota_linear(quota).map(Into::into)
             }
             AlgorithmSpec::SmoothBursty { saves } => {
-                let save_up = saves.map(|saves| At::new(saves, duration_at));
+                let save_up = saves.map(|saves| At::new(saves, place("save_up")));
                 return smooth_bursty(text, save_up, &at, self.around, self.out);
             }
             AlgorithmSpec::Exponential => {
@@ -191,7 +192,7 @@ impl QuantityReader<'_, '_, '_> {
         let size = bucket.number("size");
         let (text, written) = (&bucket.text("refill")?, Written::Refill);
         let quota = built(rate(text.value), text, written, self.out)?;
-        let size = Permits::new(size?.value);
+        let size = Permits::new(size?);
         let words = format!("bucket of {size}, {}", text.value);
         let Some(step) = step else {
             let quota = built(quota.with_burst(size), text, written, self.out)?;

@@ -28,78 +28,43 @@ const MAX_PER_SECOND: u32 = 250_000;
 /// The factor that Guava fixes.
 const COLD_FACTOR: u32 = 3;
 
-/// `warmup = { period, cold_factor }`
-#[derive(Clone, Debug)]
-pub(super) struct Warming {
-    period: At<Nanos>,
-    /// At least 1; the empty range if it is not written.
-    cold_factor: At<u32>,
-    /// The whole value.
-    at: Range<usize>,
-}
-
-/// Reads `warmup`, if it is written and right.
-pub(super) fn warming(table: Table<'_>) -> Option<Warming> {
-    let table = table.table("warmup")?;
+/// Reads `warmup = { period, cold_factor }` beside `limit`; `None` if the values make no sense, which
+/// is reported. A warm-up shorter than a permit is accepted, too: the first permit after a rest is
+/// dearer because of it, as in Guava.
+pub(super) fn warm_up(
+    table: Table<'_>,
+    text: &At<&str>,
+    around: Surroundings<'_>,
+    out: &mut Findings<'_>,
+) -> Option<Quantity> {
     let period = table.span("period")?;
-    let cold_factor = if table.has("cold_factor") {
-        table.number("cold_factor")?
-    } else {
-        At::new(COLD_FACTOR, 0..0)
-    };
-    Some(Warming {
-        period,
-        cold_factor,
-        at: table.at(),
-    })
-}
-
-impl Warming {
-    /// Returns the limiter beside `limit`; `None` if the values make no sense, which is reported.
-    pub(in crate::config) fn quantity(
-        &self,
-        text: &At<&str>,
-        around: Surroundings<'_>,
-        out: &mut Findings<'_>,
-    ) -> Option<Quantity> {
-        if let Some(dated) = Dated::read(text.value) {
-            let label = "only a `limit` with a duration warms up";
-            let message = "`warmup` cannot be combined with a calendar limit";
-            out.error(codes::ALGORITHM, self.at.clone(), message, label)
-                .help(format!("write limit = \"{}\"", dated.rolling()));
-            return None;
-        }
-        let quota = quota(text, "`warmup`", &self.at, around, out)?;
-        let factor = self.cold_factor.value;
-        self.makes_a_difference(quota, out)?;
-        let limiter = WarmUp::with_cold_factor(
-            quota.permits_per_second(),
-            self.period.value,
-            f64::from(factor),
-        );
-        let words = format!(
-            "{} when warm, {factor} x slower when cold, warm in {}",
-            text.value, self.period.value
-        );
-        post_paid(limiter, quota, words, text, out)
+    let factor = table.number_or("cold_factor", COLD_FACTOR)?;
+    if let Some(dated) = Dated::read(text.value) {
+        let label = "only a `limit` with a duration warms up";
+        let message = "`warmup` cannot be combined with a calendar limit";
+        out.error(codes::ALGORITHM, table.at(), message, label)
+            .help(format!("write limit = \"{}\"", dated.rolling()));
+        return None;
     }
-
-    /// Returns `Some` if a permit is dearer when cold. A warm-up shorter than a permit is
-    /// accepted, too: the first permit after a rest is dearer because of it, as in Guava.
-    fn makes_a_difference(&self, quota: Quota, out: &mut Findings<'_>) -> Option<()> {
+    let quota = quota(text, "`warmup`", &table.at(), around, out)?;
+    if factor == 1 {
         let warm = quota.time_for(Permits::ONE);
-        if self.cold_factor.value == 1 {
-            let message = "a `cold_factor` of 1 leaves nothing to warm up";
-            let label = format!("each permit takes {warm}, and none is saved for a burst");
-            let at = self.cold_factor.at.clone();
-            out.error(codes::PARAMETERS, at, message, label)
-                .help(format!(
-                    "write cold_factor = 3, or spacing = \"{warm}\" for this even pace"
-                ));
-            return None;
-        }
-        Some(())
+        let message = "a `cold_factor` of 1 leaves nothing to warm up";
+        let label = format!("each permit takes {warm}, and none is saved for a burst");
+        let at = table.place("cold_factor");
+        out.error(codes::PARAMETERS, at, message, label)
+            .help(format!(
+                "write cold_factor = 3, or spacing = \"{warm}\" for this even pace"
+            ));
+        return None;
     }
+    let rate = quota.permits_per_second();
+    let limiter = WarmUp::with_cold_factor(rate, period, f64::from(factor));
+    let words = format!(
+        "{} when warm, {factor} x slower when cold, warm in {period}",
+        text.value
+    );
+    post_paid(limiter, quota, words, text, out)
 }
 
 /// Reads `algorithm = "smooth-bursty"`, which saves up permits for `save_up`, else for the period

@@ -8,39 +8,30 @@
 //!    |<- size ->| |<- min(max, max_wait / T) ->|            T = 100 ms
 //! ```
 
-use std::ops::Range;
-
 use ratekeeper_core::{Gcra, Nanos, Permits, Quota};
 
 use crate::config::codes;
 use crate::config::diagnostic::Findings;
-use crate::config::document::read::{At, Table};
+use crate::config::document::read::Table;
 
 /// Longest debt of a queue proposed in the help: safely below the longest possible one.
 const LONG: Nanos = Nanos::from_secs(365 * 86_400);
 
 /// `queue = { max, max_wait }`
 #[derive(Clone, Debug)]
-pub(super) struct QueueSpec {
-    max: At<Permits>,
-    longest: Option<At<Nanos>>,
-    /// The whole value.
-    at: Range<usize>,
+pub(super) struct QueueSpec<'a> {
+    max: Permits,
+    table: Table<'a>,
 }
 
 /// Reads `queue`, if it is written and right.
-pub(super) fn queue(table: Table<'_>) -> Option<QueueSpec> {
+pub(super) fn queue(table: Table<'_>) -> Option<QueueSpec<'_>> {
     let table = table.table("queue")?;
-    let max = table.number::<u64>("max")?;
-    let longest = table.span("max_wait");
-    Some(QueueSpec {
-        max: At::new(Permits::new(max.value), max.at),
-        longest,
-        at: table.at(),
-    })
+    let max = Permits::new(table.number("max")?);
+    Some(QueueSpec { max, table })
 }
 
-impl QueueSpec {
+impl QueueSpec<'_> {
     /// Returns the GCRA of a bucket with room to wait, and the number of places; `None` if the
     /// values make no sense, which is reported.
     pub(super) fn behind(
@@ -50,14 +41,15 @@ impl QueueSpec {
         out: &mut Findings<'_>,
     ) -> Option<(Gcra, Permits)> {
         let interval = quota.time_for(Permits::ONE);
-        let mut places = self.max.value;
-        if let Some(At { value: wait, at }) = &self.longest {
-            let fit = gcra.paced_within(*wait);
+        let mut places = self.max;
+        if let Some(wait) = self.table.span("max_wait") {
+            let fit = gcra.paced_within(wait);
             if fit == Permits::ZERO {
                 let message = format!("no request can wait in a queue with a `max_wait` of {wait}");
                 let label =
                     format!("a permit comes every {interval}: {wait} / {interval} = 0 places");
-                out.error(codes::PARAMETERS, at.clone(), message, label)
+                let at = self.table.place("max_wait");
+                out.error(codes::PARAMETERS, at, message, label)
                     .help(format!(
                         "write max_wait = \"{interval}\" or more, or leave `queue` out"
                     ));
@@ -83,7 +75,8 @@ impl QueueSpec {
             0 => "leave `queue` out: the burst alone takes a year".to_owned(),
             fit => format!("write max = {fit} or less"),
         };
-        out.error(codes::NOT_COUNTABLE, self.max.at.clone(), message, label)
+        let at = self.table.place("max");
+        out.error(codes::NOT_COUNTABLE, at, message, label)
             .help(help);
     }
 
@@ -91,7 +84,7 @@ impl QueueSpec {
     pub(super) fn stray(&self, beside: &str, help: String, out: &mut Findings<'_>) {
         let message = format!("`queue` cannot be combined with {beside}");
         let label = "only a token bucket, a leaky bucket and `spacing` can have a queue";
-        out.error(codes::ALGORITHM, self.at.clone(), message, label)
+        out.error(codes::ALGORITHM, self.table.at(), message, label)
             .help(help);
     }
 }

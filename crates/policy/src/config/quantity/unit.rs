@@ -54,7 +54,7 @@ const RESERVE: &str = "reserve";
 /// Returns the unit of a limit, if it has one that can be read.
 pub(in crate::config) fn unit(table: Table<'_>) -> Option<Unit> {
     let unit = table.table("unit")?;
-    let decimals = unit.number("decimals")?.value;
+    let decimals = unit.number("decimals")?;
     let name = unit.text("name")?.value;
     Some(Unit::new(name, decimals))
 }

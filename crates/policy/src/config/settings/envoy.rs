@@ -11,14 +11,14 @@ use crate::{EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, Tl
 pub(super) fn envoy_files(envoy: Table<'_>) -> EnvoyFiles {
     let flag = |name| envoy.flag(name).unwrap_or_default();
     EnvoyFiles {
-        config: envoy.text("config").map(|path| path.value.into()),
+        config: envoy.owned("config"),
         settings: envoy::EnvoySettings {
             merge_domains: flag("merge_domains"),
             stop_increment: flag("stop_increment"),
             shadow_mode: flag("shadow_mode"),
             quota_mode: flag("quota_mode"),
             dynamic_metadata: flag("dynamic_metadata"),
-            outage: match envoy.text("on_store_error").map(|word| word.value) {
+            outage: match envoy.owned("on_store_error") {
                 Some("allow") => Outage::Allow,
                 Some("deny") => Outage::Deny,
                 Some("error") => Outage::Error,
@@ -30,23 +30,21 @@ pub(super) fn envoy_files(envoy: Table<'_>) -> EnvoyFiles {
 
 /// Reads the listener settings of `[envoy]`.
 pub(super) fn envoy_door(envoy: Table<'_>, out: &mut Findings<'_>) -> EnvoyDoor {
-    let word = |name| envoy.text(name).map(|word| word.value);
     let tls = envoy.table("tls").and_then(|tls| {
-        let path = |name| tls.text(name).map(|path| path.value.into());
         Some(Tls {
-            certificate: path("certificate")?,
-            key: path("key")?,
-            client_ca: path("client_ca"),
+            certificate: tls.owned("certificate")?,
+            key: tls.owned("key")?,
+            client_ca: tls.owned("client_ca"),
         })
     });
     EnvoyDoor {
-        headers: match word("headers") {
+        headers: match envoy.owned("headers") {
             Some("ietf") => EnvoyHeaders::Ietf,
             Some("draft-03") => EnvoyHeaders::Draft03,
             _ => EnvoyHeaders::Off,
         },
         header_names: header_names(envoy, out),
-        body: match word("body") {
+        body: match envoy.owned("body") {
             Some("limit") => EnvoyBody::Limit,
             _ => EnvoyBody::Off,
         },

@@ -32,13 +32,12 @@ pub(super) fn proxy(
     out: &mut Findings<'_>,
 ) -> Option<ProxySettings> {
     let table = listen.table("proxy")?;
-    let address = table.text("address").map(|text| text.value.to_owned());
-    let span = |name| table.span(name).map(|span| span.value);
+    let address: Option<String> = table.owned("address");
     let cors = table.texts("cors");
     let cors = cors.iter().filter_map(|text| origin(text, out)).collect();
     let preflights = preflight_limit(table, out);
     let usual = Route {
-        max_body: table.size("max_body").map(|size| size.value),
+        max_body: table.size("max_body"),
         adaptive_concurrency: adaptive_concurrency(table, files, out),
         ..Route::default()
     };
@@ -67,16 +66,16 @@ pub(super) fn proxy(
         cors,
         preflight_limit: preflights,
         error_pages,
-        connect_timeout: span("connect_timeout"),
-        response_timeout: span("response_timeout"),
-        body_timeout: span("body_timeout"),
+        connect_timeout: table.span("connect_timeout"),
+        response_timeout: table.span("response_timeout"),
+        body_timeout: table.span("body_timeout"),
         upgrades: upgrades(table, out),
-        upgrade_timeout: span("upgrade_timeout"),
+        upgrade_timeout: table.span("upgrade_timeout"),
         proxy_protocol: table.flag("proxy_protocol").unwrap_or(false),
-        max_head: table.size("max_head").map(|size| size.value),
-        max_head_fields: table.number("max_head_fields").map(|fields| fields.value),
+        max_head: table.size("max_head"),
+        max_head_fields: table.number("max_head_fields"),
         max_body: usual.max_body,
-        max_inspected_body: table.size("max_inspected_body").map(|size| size.value),
+        max_inspected_body: table.size("max_inspected_body"),
         adaptive_concurrency: usual.adaptive_concurrency,
         health: health(table, out),
         access_log: access_log(table),
@@ -112,12 +111,12 @@ fn access_log(table: Table<'_>) -> Option<AccessLogSettings> {
     }
     Some(AccessLogSettings {
         file: (to != "stdout").then(|| to.into()),
-        only: match table.text("only").map(|word| word.value) {
+        only: match table.owned("only") {
             Some("refused") => LoggedResponses::Refused,
             Some("failed") => LoggedResponses::Failed,
             _ => LoggedResponses::All,
         },
-        sample_percent: table.percent("sample").map_or(100, |part| part.value),
+        sample_percent: table.percent("sample").unwrap_or(100),
         fields,
     })
 }
@@ -222,7 +221,6 @@ fn protocol(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
 /// Reads `health`.
 fn health(table: Table<'_>, out: &mut Findings<'_>) -> Option<HealthCheck> {
     let table = table.table("health")?;
-    let interval = table.span("interval").map(|span| span.value);
     let path = table.text("path")?;
     // The characters of RFC 3986, sections 3.3 and 3.4.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/?%-._~!$&'()*+,;=:@".contains(&byte);
@@ -234,17 +232,18 @@ fn health(table: Table<'_>, out: &mut Findings<'_>) -> Option<HealthCheck> {
             .help("write for example health = { path = \"/healthz\" }");
         return None;
     }
-    let path = path.value.into();
-    Some(HealthCheck { path, interval })
+    Some(HealthCheck {
+        path: path.value.into(),
+        interval: table.span("interval"),
+    })
 }
 
 /// Reads `tls`: a table, or a list of them.
 fn certificates(table: Table<'_>) -> Vec<Tls> {
     let read = |(_, entry): (usize, Table<'_>)| {
-        let path = |name| entry.text(name).map(|path| path.value.into());
         Some(Tls {
-            certificate: path("certificate")?,
-            key: path("key")?,
+            certificate: entry.owned("certificate")?,
+            key: entry.owned("key")?,
             client_ca: None,
         })
     };
@@ -261,7 +260,7 @@ fn upstream_tls<'a>(
         return UpstreamTls::default();
     };
     let read = UpstreamTls {
-        ca: tls.text("ca").map(|path| path.value.into()),
+        ca: tls.owned("ca"),
         server_name: tls
             .text("server_name")
             .and_then(|name| server_name(&name, out)),

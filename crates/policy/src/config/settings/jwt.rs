@@ -26,11 +26,10 @@ pub(in crate::config) fn tokens(
         Some(text) => header_name(&text, out)?,
         None => HEADER.to_owned(),
     };
-    let text = |name| table.text(name).map(|text| text.value.to_owned());
     let settings = TokenSettings {
         algorithms: algorithms(table, out)?,
-        issuer: text("issuer"),
-        audience: text("audience"),
+        issuer: table.owned("issuer"),
+        audience: table.owned("audience"),
         header: header.to_ascii_lowercase(),
     };
     let keys = table.text("keys")?;
@@ -112,7 +111,7 @@ pub(in crate::config) fn required(
         let prefers = priority.any(|priority| matches(&priority.matcher));
         if counts || matches(&rule.matcher) || exempts || prefers {
             let message = format!("limit `{}` asks for claims of tokens", rule.limit.name);
-            no_tokens(message, draft.places.key.clone(), out);
+            no_tokens(message, draft.table.place("key"), out);
         }
     }
     let mut priorities = settings

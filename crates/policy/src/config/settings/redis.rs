@@ -39,14 +39,8 @@ pub(super) fn redis(table: Table<'_>, out: &mut Findings<'_>) -> Option<RedisSet
         files
     });
     let login = login(table, "REDIS", out);
-    let prefix = table
-        .text("prefix")
-        .map_or(DEFAULT_PREFIX, |prefix| prefix.value);
-    let deadline = table
-        .span("deadline")
-        .map_or(DEFAULT_DEADLINE, |deadline| deadline.value);
     let database = database(table, kind, out);
-    let nodes = table.number("nodes").map(|nodes| nodes.value);
+    let nodes = table.number("nodes").and_then(NonZeroU32::new);
     let node = scope::node(table, out);
     let (username, password) = login?;
     Some(RedisSettings {
@@ -60,9 +54,11 @@ pub(super) fn redis(table: Table<'_>, out: &mut Findings<'_>) -> Option<RedisSet
         username,
         password,
         database: database?,
-        prefix: prefix.into(),
-        deadline,
-        nodes: nodes.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN),
+        prefix: table
+            .owned("prefix")
+            .unwrap_or_else(|| DEFAULT_PREFIX.into()),
+        deadline: table.span("deadline").unwrap_or(DEFAULT_DEADLINE),
+        nodes: nodes.unwrap_or(NonZeroU32::MIN),
         node: node.ok()?,
     })
 }
@@ -214,8 +210,7 @@ fn warn_unused(tls: Table<'_>, urls: &[String], out: &mut Findings<'_>) {
 /// Reads `[store.redis.tls]`; paths are as written.
 fn tls_files(tls: Table<'_>, out: &mut Findings<'_>) -> Option<StoreTls> {
     const OWN: [&str; 2] = ["client_certificate", "client_key"];
-    let path = |name| tls.text(name).map(|path| path.value.into());
-    let identity = match OWN.map(path) {
+    let identity = match OWN.map(|name| tls.owned(name)) {
         [Some(certificate), Some(key)] => Some((certificate, key)),
         [None, None] => None,
         [certificate, _] => {
@@ -231,11 +226,10 @@ fn tls_files(tls: Table<'_>, out: &mut Findings<'_>) -> Option<StoreTls> {
             return None;
         }
     };
-    let name = tls.text("server_name");
     Some(StoreTls {
-        ca: path("ca"),
+        ca: tls.owned("ca"),
         identity,
-        server_name: name.map(|name| name.value.into()),
+        server_name: tls.owned("server_name"),
     })
 }
 
@@ -254,22 +248,16 @@ fn login(
             .help(format!("add password = \"env:{owner}_PASSWORD\""));
         return None;
     }
-    let [username, password] = [username, password].map(|secret| secret.map(|it| it.value));
     Some((username, password))
 }
 
 fn database(table: Table<'_>, kind: UrlKind, out: &mut Findings<'_>) -> Option<u16> {
-    if !table.has("database") {
-        return Some(0);
-    }
-    let At {
-        value: database,
-        at,
-    } = table.number("database")?;
+    let database = table.number_or("database", 0)?;
     if database == 0 || kind != UrlKind::Node {
         return Some(database);
     }
     let message = format!("a cluster has no database {database}");
+    let at = table.place("database");
     out.error(codes::REDIS, at, message, "only database 0 exists")
         .help("leave it out");
     None

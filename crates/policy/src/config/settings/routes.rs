@@ -42,7 +42,7 @@ pub(super) fn routes(
         } else {
             usual.adaptive_concurrency.clone()
         };
-        let max_body = table.size("max_body").map(|size| size.value);
+        let max_body = table.size("max_body");
         let (Some(named), Some(upstream)) = (named, upstream) else {
             continue;
         };
@@ -100,8 +100,7 @@ pub(super) fn adaptive_concurrency(
     out: &mut Findings<'_>,
 ) -> Option<AdaptiveBounds> {
     let bounds = table.table("adaptive_concurrency")?;
-    let bound = |name| bounds.number::<u32>(name).map(|bound| bound.value);
-    let (min, max) = (bound("min")?, bound("max")?);
+    let (min, max) = (bounds.number("min")?, bounds.number("max")?);
     if min > max {
         let message = format!("min {min} is larger than max {max}");
         let label = "no number is within these bounds";
@@ -110,11 +109,10 @@ pub(super) fn adaptive_concurrency(
         return None;
     }
     let first = bounds.table("priority");
-    let first = first.and_then(|table| priority(table, PathCase::default(), files, out));
     Some(AdaptiveBounds {
         min,
         max,
-        priority: first.map(|priority| priority.value),
+        priority: first.and_then(|it| priority(it, PathCase::default(), files, out)),
     })
 }
 

@@ -46,7 +46,6 @@ pub(super) fn otlp(root: Table<'_>, out: &mut Findings<'_>) -> Option<OtlpSettin
             .help("write endpoint = \"https://..\", or leave `ca` out");
     }
     let headers = headers(table, out);
-    let interval = table.span("interval").map(|span| span.value);
     let (metrics, events) = (table.flag("metrics"), table.flag("events"));
     if (metrics, events) == (Some(false), Some(false)) {
         let message = "[otlp] sends nothing";
@@ -54,13 +53,12 @@ pub(super) fn otlp(root: Table<'_>, out: &mut Findings<'_>) -> Option<OtlpSettin
         out.error(codes::TELEMETRY, table.at(), message, label)
             .help("leave one of them out, or leave out [otlp]");
     }
-    let name = table.text("service_name");
     Some(OtlpSettings {
         endpoint: endpoint?,
         headers,
-        ca: ca.map(|ca| ca.value.into()),
-        interval: interval.unwrap_or(OTLP_INTERVAL),
-        service_name: name.map_or("ratekeeper", |name| name.value).to_owned(),
+        ca: table.owned("ca"),
+        interval: table.span("interval").unwrap_or(OTLP_INTERVAL),
+        service_name: table.owned("service_name").unwrap_or("ratekeeper").into(),
         metrics: metrics != Some(false),
         events: events != Some(false),
     })
