@@ -60,7 +60,7 @@ use self::limit::draft::Draft;
 use self::lints::visitors::{OpenListeners, Visitors};
 use self::quantity::unit::Conversions;
 use self::variants::VariantReader;
-use self::variants::overrides::{OverridePlace, OverrideReader, OverrideTargets};
+use self::variants::overrides::{OverridePlace, OverrideReader};
 use crate::{Policy, Rules};
 
 /// Maximum size of a policy file in bytes: room for 100,000 limits.
@@ -169,14 +169,14 @@ fn load(
     unix_nanos: Option<u64>,
 ) -> Result<Loaded, Vec<Diagnostic>> {
     let mut out = Findings::new(text);
-    let Some(document) = document::syntax::document(text, &mut out) else {
+    let Some(mut document) = document::syntax::document(text, &mut out) else {
         return Err(out.finish());
     };
-    let conversions = Conversions::of(Table::root(document.get_ref(), &POLICY), &mut out);
-    let converted = conversions.apply(document.get_ref());
-    let root = converted.as_ref().unwrap_or(document.get_ref());
-    document::check::policy(root, &mut out);
-    let root = Table::root(root, &POLICY);
+    let conversions = Conversions::of(document.get_mut(), &mut out);
+    let mut document = document; // which the conversions outlive
+    conversions.apply(document.get_mut());
+    document::check::policy(document.get_ref(), &mut out);
+    let root = Table::root(document.get_ref(), &POLICY);
     let policy = policy(text, files, root, context, unix_nanos, &mut out);
     match policy {
         Some(policy) if !out.has_errors() => Ok(Loaded {
@@ -236,15 +236,10 @@ fn policy(
     settings::jwt::required(root, &settings, &drafts, out);
     let plans = variants::plan::plans(root, prefix, &mut variants, &mut drafts, out);
     let names = shared.names.keys().copied();
-    let mut overrides = OverrideReader::new(prefix, unix_nanos, &drafts, names);
-    let mut limits = OverrideTargets {
-        reader: &mut variants,
-        drafts: &mut drafts,
-    };
-    let stands = OverridePlace::Policy;
-    overrides.tables(root, stands, &mut lines, &mut limits, out);
-    variants::overrides_file::read(root, files, &mut overrides, &mut limits, out);
-    overrides.install(&mut drafts);
+    let mut overrides = OverrideReader::new(prefix, unix_nanos, &mut variants, &mut drafts, names);
+    overrides.tables(root, OverridePlace::Policy, &mut lines, out);
+    variants::overrides_file::read(root, files, &mut overrides, out);
+    overrides.install();
     let open = OpenListeners::of(context.listeners, &settings);
     let visitors = Visitors::read(root, &client_ip, open, out);
     if open.proxy && !open.callers {

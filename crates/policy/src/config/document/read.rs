@@ -11,11 +11,12 @@
 //! shape. So every test that reads a policy compares the readers with the fields; `schema.rs` tests
 //! that every field has a reader.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use ratekeeper_core::Nanos;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::scalar;
 use super::shape::{Shape, TableSpec};
@@ -207,9 +208,13 @@ impl<'a> Table<'a> {
     }
 
     /// Reads a table of names of the writer's choice.
-    pub(in crate::config) fn names(self, name: &str) -> Option<At<&'a DeTable<'a>>> {
+    pub(in crate::config) fn names(
+        self,
+        name: &str,
+    ) -> Option<impl Iterator<Item = (At<&'a str>, &'a SpannedValue<'a>)> + use<'a>> {
         let (node, ()) = self.find(name, |shape| shape.has_names().then_some(()))?;
-        Some(At::new(node.get_ref().as_table()?, node.span()))
+        let names = node.get_ref().as_table()?.iter();
+        Some(names.map(|(name, node)| (name_of(name), node)))
     }
 
     /// Returns the values of a list, or a single one; at most as many as the field may have.
@@ -229,13 +234,9 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the strings and whole numbers of a list, or a single one, as text.
-    pub(in crate::config) fn numbers(self, name: &str) -> Vec<At<String>> {
-        let text = |node: &SpannedValue<'_>| {
-            let number = || whole(node).map(|number| number.to_string());
-            let text = node.get_ref().as_str().map(str::to_owned).or_else(number);
-            Some(At::new(text?, node.span()))
-        };
-        self.values(name).iter().filter_map(text).collect()
+    pub(in crate::config) fn numbers(self, name: &str) -> Vec<At<Cow<'a, str>>> {
+        let values = self.values(name).iter();
+        values.filter_map(text_or_number).collect()
     }
 
     /// Returns the tables of `[[name]]` with their indices, or a single one.
@@ -263,10 +264,15 @@ impl<'a> Table<'a> {
             let tables = node.get_ref().as_table().into_iter().flatten().take(most);
             tables.filter_map(move |(name, node)| {
                 let table = Table::new(node.get_ref().as_table()?, spec, node.span());
-                Some((At::new(&**name.get_ref(), name.span()), table))
+                Some((name_of(name), table))
             })
         })
     }
+}
+
+/// Returns the name of a field.
+pub(in crate::config) fn name_of<'a>(name: &'a Spanned<DeString<'_>>) -> At<&'a str> {
+    At::new(name.get_ref(), name.span())
 }
 
 /// Returns a factor up to `most`, in thousandths.
@@ -283,6 +289,17 @@ pub(super) fn factor(node: &SpannedValue<'_>, most: u64) -> Option<u32> {
 pub(in crate::config) fn whole(node: &SpannedValue<'_>) -> Option<u64> {
     let number = node.get_ref().as_integer()?;
     u64::from_str_radix(number.as_str(), number.radix()).ok()
+}
+
+/// Returns a string, or the digits of a whole number.
+pub(in crate::config) fn text_or_number<'a>(
+    node: &'a SpannedValue<'_>,
+) -> Option<At<Cow<'a, str>>> {
+    let text = match node.get_ref().as_str() {
+        Some(text) => text.into(),
+        None => whole(node)?.to_string().into(),
+    };
+    Some(At::new(text, node.span()))
 }
 
 /// Returns the first `most` strings of a list, or a single one.

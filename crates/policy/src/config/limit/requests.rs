@@ -67,12 +67,8 @@ pub(super) fn matching(
         ("jwt", Field::Claim),
     ] {
         let names = written.lists(group).then(|| written.names(group));
-        let Some(names) = names.flatten() else {
-            continue;
-        };
-        for (name, node) in names.value.iter().take(MAX_NAMES) {
-            let text = At::new(&**name.get_ref(), name.span());
-            let Some(name) = field_name(group, &text, out) else {
+        for (name, node) in names.flatten().into_iter().flatten().take(MAX_NAMES) {
+            let Some(name) = field_name(group, &name, out) else {
                 continue;
             };
             let path = format!("{group}.{name}");

@@ -16,40 +16,33 @@ use toml::de::{DeTable, DeValue};
 use crate::Cost;
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::{SpannedValue, Table, whole};
+use crate::config::document::read::{SpannedValue, Table, text_or_number};
+use crate::config::fields::{LIMIT, POLICY};
 use crate::http::unit::{Decimal, Unit};
 
-/// A value of a limit that is converted: its digits in the smallest unit.
-struct Converted {
-    /// The field, and the field of the table in it if it is one.
-    field: (&'static str, Option<&'static str>),
-    /// Index of the table in the list that the field is, if it is one.
-    item: usize,
-    text: String,
-    kind: ValueKind,
-}
-
+/// How a quantity is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ValueKind {
     Number,
+    /// A text that begins with a number.
     Text,
 }
 
-/// Fields that hold a quantity, and whether it is a number or a text that begins with one.
-const QUANTITIES: [((&str, Option<&str>), ValueKind); 8] = [
-    (("limit", None), ValueKind::Text),
-    (("bucket", Some("size")), ValueKind::Number),
-    (("bucket", Some("refill")), ValueKind::Text),
-    (("balance", Some("start")), ValueKind::Number),
-    (("balance", Some("max")), ValueKind::Number),
-    (("cost", None), ValueKind::Number),
-    (("cost", Some(RESERVE)), ValueKind::Number),
-    (("cost", Some(PRICE)), ValueKind::Number),
-];
+/// Stands for each value of a list in the path to a quantity.
+const EACH: &str = "[]";
 
-/// The field of a list of tables, which the field or its table of this name has.
-const PRICE: &str = "is";
-const RESERVE: &str = "reserve";
+/// Paths to the quantities of a limit.
+const QUANTITIES: [(&[&str], ValueKind); 9] = [
+    (&["limit"], ValueKind::Text),
+    (&["bucket", "size"], ValueKind::Number),
+    (&["bucket", "refill"], ValueKind::Text),
+    (&["balance", "start"], ValueKind::Number),
+    (&["balance", "max"], ValueKind::Number),
+    (&["cost"], ValueKind::Number),
+    (&["cost", EACH, "is"], ValueKind::Number),
+    (&["cost", "reserve"], ValueKind::Number),
+    (&["cost", "reserve", EACH, "is"], ValueKind::Number),
+];
 
 /// Returns the unit of a limit, if it has one that can be read.
 pub(in crate::config) fn unit(table: Table<'_>) -> Option<Unit> {
@@ -87,119 +80,79 @@ pub(in crate::config) fn in_unit(text: String, unit: Option<&Unit>) -> String {
     words.join(" ")
 }
 
-/// The values of limits with a unit, by the index of the limit.
-pub(in crate::config) struct Conversions(Vec<(usize, Vec<Converted>)>);
+/// The quantities of limits with a unit in the smallest unit, in the order of a visit; `None` for
+/// values that stay.
+pub(in crate::config) struct Conversions(Vec<Option<String>>);
 
 impl Conversions {
-    /// Converts the values of all limits with a unit; reports those that cannot be counted.
-    pub(in crate::config) fn of(root: Table<'_>, out: &mut Findings<'_>) -> Self {
-        let mut all = Vec::new();
-        for (index, table) in root.tables("limit") {
-            let Some(unit) = unit(table) else {
-                continue;
-            };
-            without_cost(table, out);
-            let mut values = Vec::new();
-            for (field, kind) in QUANTITIES {
-                for (item, node) in nodes(table, field.0, field.1) {
-                    let text = converted(node, kind, &unit, out);
-                    values.extend(text.map(|text| Converted {
-                        field,
-                        item,
-                        text,
-                        kind,
-                    }));
-                }
-            }
-            all.push((index, values));
-        }
-        Self(all)
-    }
-
-    /// Returns the document with the converted values; `None` if there are none.
-    pub(in crate::config) fn apply<'t>(&'t self, root: &DeTable<'t>) -> Option<DeTable<'t>> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let mut root = root.clone();
-        let limits = root.get_mut("limit")?;
-        for (index, values) in &self.0 {
-            let DeValue::Array(limits) = limits.get_mut() else {
-                return None;
-            };
-            let Some(DeValue::Table(limit)) = limits.get_mut(*index).map(Spanned::get_mut) else {
-                continue;
-            };
-            for value in values {
-                value.put(limit);
+    /// Converts the quantities of all limits with a unit; reports those that cannot be counted.
+    pub(in crate::config) fn of(root: &mut DeTable<'_>, out: &mut Findings<'_>) -> Self {
+        for (_, limit) in Table::root(root, &POLICY).tables("limit") {
+            if unit(limit).is_some() {
+                without_cost(limit, out);
             }
         }
-        Some(root)
+        let mut texts = Vec::new();
+        visit_all(root, |node, kind, unit| {
+            texts.push(converted(node, kind, unit, out));
+        });
+        Self(texts)
+    }
+
+    /// Writes the converted quantities into the document.
+    pub(in crate::config) fn apply<'t>(&'t self, root: &mut DeTable<'t>) {
+        let mut texts = self.0.iter();
+        visit_all(root, |node, kind, _| {
+            let text = texts.next().and_then(Option::as_deref);
+            let value = text.and_then(|text| match kind {
+                ValueKind::Text => Some(DeValue::String(text.into())),
+                ValueKind::Number => DeValue::parse(text).ok().map(Spanned::into_inner),
+            });
+            if let Some(value) = value {
+                *node = Spanned::new(node.span(), value);
+            }
+        });
     }
 }
 
-impl Converted {
-    fn put<'t>(&'t self, limit: &mut DeTable<'t>) {
-        let (field, inner) = self.field;
-        let outer = limit.get(field).map(Spanned::get_ref);
-        let holder = match (inner, outer) {
-            (Some(PRICE), Some(DeValue::Table(_))) => nested(limit, field, RESERVE),
-            _ => limit.get_mut(field),
-        };
-        let node = match (holder, inner) {
-            (Some(node), None) => Some(node),
-            (Some(node), Some(inner)) => match node.get_mut() {
-                DeValue::Table(table) => table.get_mut(inner),
-                DeValue::Array(items) => match items.get_mut(self.item).map(Spanned::get_mut) {
-                    Some(DeValue::Table(table)) => table.get_mut(inner),
-                    _ => None,
-                },
-                _ => None,
-            },
-            (None, _) => None,
-        };
-        let value = match self.kind {
-            ValueKind::Text => Some(DeValue::String((&*self.text).into())),
-            ValueKind::Number => DeValue::parse(&self.text).ok().map(Spanned::into_inner),
-        };
-        if let (Some(node), Some(value)) = (node, value) {
-            let span = node.span();
-            *node = Spanned::new(span, value);
-        }
-    }
-}
-
-/// Returns the value of a field of the table in a field.
-fn nested<'a, 't>(
-    table: &'a mut DeTable<'t>,
-    field: &str,
-    inner: &str,
-) -> Option<&'a mut Spanned<DeValue<'t>>> {
-    match table.get_mut(field)?.get_mut() {
-        DeValue::Table(table) => table.get_mut(inner),
-        _ => None,
-    }
-}
-
-/// Returns the values of a field that are written, with their indices in a list.
-fn nodes<'t>(
-    table: Table<'t>,
-    field: &str,
-    inner: Option<&str>,
-) -> Vec<(usize, &'t SpannedValue<'t>)> {
-    let one = match inner {
-        Some(PRICE) => {
-            let items = match table.table(field) {
-                Some(estimate) => estimate.tables(RESERVE),
-                None => table.tables(field),
-            };
-            let values = items.filter_map(|(item, table)| Some((item, table.get(PRICE)?)));
-            return values.collect();
-        }
-        Some(inner) => table.table(field).and_then(|table| table.get(inner)),
-        None => table.get(field),
+/// Calls `convert` with each quantity of each limit with a unit.
+fn visit_all<'t>(
+    root: &mut DeTable<'t>,
+    mut convert: impl FnMut(&mut SpannedValue<'t>, ValueKind, &Unit),
+) {
+    let Some(DeValue::Array(limits)) = root.get_mut("limit").map(Spanned::get_mut) else {
+        return;
     };
-    one.map(|node| (0, node)).into_iter().collect()
+    for limit in limits.iter_mut() {
+        let table = limit.get_ref().as_table();
+        let Some(unit) = table.and_then(|table| unit(Table::root(table, &LIMIT))) else {
+            continue;
+        };
+        for (path, kind) in QUANTITIES {
+            visit(limit, path, &mut |node| convert(node, kind, &unit));
+        }
+    }
+}
+
+fn visit<'t>(
+    node: &mut SpannedValue<'t>,
+    path: &[&str],
+    found: &mut dyn FnMut(&mut SpannedValue<'t>),
+) {
+    let [name, rest @ ..] = path else {
+        return found(node);
+    };
+    match node.get_mut() {
+        DeValue::Array(items) if *name == EACH => {
+            items.iter_mut().for_each(|item| visit(item, rest, found));
+        }
+        DeValue::Table(table) => {
+            if let Some(node) = table.get_mut(*name) {
+                visit(node, rest, found);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Returns a value in the smallest unit; `None` if it is no decimal, or refused.
@@ -209,7 +162,7 @@ fn converted(
     unit: &Unit,
     out: &mut Findings<'_>,
 ) -> Option<String> {
-    let text = written(node)?;
+    let text = text_or_number(node)?.value;
     let (number, rest) = match kind {
         ValueKind::Number => (&*text, ""),
         ValueKind::Text => text.split_at(text.find('/')?),
@@ -242,11 +195,6 @@ fn converted(
             .help(help);
     }
     Some(format!("{permits}{rest}"))
-}
-
-fn written(node: &SpannedValue<'_>) -> Option<String> {
-    let number = || whole(node).map(|number| number.to_string());
-    node.get_ref().as_str().map(str::to_owned).or_else(number)
 }
 
 /// Reports a limit with `unit` and without a `cost`.

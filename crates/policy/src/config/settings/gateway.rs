@@ -128,14 +128,13 @@ fn error_pages(
     out: &mut Findings<'_>,
 ) -> BTreeMap<u16, Arc<str>> {
     let mut pages = BTreeMap::new();
-    let written = table.names("error_pages");
-    for (status, page) in written.iter().flat_map(|written| written.value) {
+    for (status, page) in table.names("error_pages").into_iter().flatten() {
         let (name, at) = (page.get_ref().as_str().unwrap_or_default(), page.span());
-        let number = status.get_ref().parse().ok();
+        let number = status.value.parse().ok();
         let Some(number) = number.filter(|number| ERRORS.contains(number)) else {
-            let message = format!("the gateway reports no error {}", shown(status.get_ref()));
+            let message = format!("the gateway reports no error {}", shown(status.value));
             let label = format!("expected one of {ERRORS:?}");
-            out.error(codes::GATEWAY, status.span(), message, label)
+            out.error(codes::GATEWAY, status.at, message, label)
                 .help("refusals by a limit have the `response` of the limit");
             continue;
         };

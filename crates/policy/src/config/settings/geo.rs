@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use toml::de::DeTable;
 
 use super::database_file::DatabaseFile;
 use super::policy_files::PolicyFiles;
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::headers::header_name;
-use crate::config::document::read::{At, Table};
+use crate::config::document::read::{At, Table, name_of};
 use crate::model::client::geo::{GeoValue, NamedDatabase};
 use crate::{ClientIp, Country, Geo};
 
@@ -93,7 +92,11 @@ fn needed(root: Table<'_>, words: &[&str], source: &Source, out: &mut Findings<'
         .find_map(|(_, limit)| used(limit, words));
     let exemption = || root.tables("exempt").find_map(|(_, it)| matched(it, words));
     let defaults = || root.table("defaults").and_then(|it| stands_in(it, words));
-    let plan = || word_of(root.table("plan")?.names("from")?.value, words);
+    let is_word = |name: &At<&str>| words.contains(&name.value);
+    let plan = || {
+        let mut keys = root.table("plan")?.names("from")?.map(|(key, _)| key);
+        keys.find(is_word)
+    };
     let found = limit.or_else(exemption).or_else(defaults).or_else(plan);
     let Some(word) = found else {
         return;
@@ -121,7 +124,8 @@ fn used<'a>(limit: Table<'a>, words: &[&str]) -> Option<At<&'a str>> {
 
 /// Returns the first of `words` in `match`.
 fn matched<'a>(table: Table<'a>, words: &[&str]) -> Option<At<&'a str>> {
-    word_of(table.table("match")?.written(), words)
+    let mut names = table.table("match")?.written().keys().map(name_of);
+    names.find(|name| words.contains(&name.value))
 }
 
 /// Returns the part of `missing_key` if it is one of `words`.
@@ -129,14 +133,6 @@ fn stands_in<'a>(table: Table<'a>, words: &[&str]) -> Option<At<&'a str>> {
     let text = table.text("missing_key")?;
     let part = text.value.strip_prefix("use:")?;
     words.contains(&part).then(|| At::new(part, text.at))
-}
-
-/// Returns the first of `words` that is a name in a table.
-fn word_of<'a>(table: &'a DeTable<'_>, words: &[&str]) -> Option<At<&'a str>> {
-    let names = table
-        .keys()
-        .map(|name| At::new(&**name.get_ref(), name.span()));
-    names.into_iter().find(|name| words.contains(&name.value))
 }
 
 /// Returns the database that a field names; reports why it cannot be read.

@@ -309,9 +309,9 @@ fn proxy(root: Table<'_>) -> Option<Table<'_>> {
 /// Returns the names of the error pages.
 fn error_pages(root: Table<'_>) -> impl Iterator<Item = &str> {
     let pages = proxy(root).and_then(|proxy| proxy.names("error_pages"));
-    let pages = pages.into_iter().flat_map(|pages| pages.value.values());
+    let pages = pages.into_iter().flatten();
     pages
-        .filter_map(|page| page.get_ref().as_str())
+        .filter_map(|(_, page)| page.get_ref().as_str())
         .take(ERRORS.len())
 }
 

@@ -83,13 +83,9 @@ fn endpoint(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
 }
 
 fn headers(table: Table<'_>, out: &mut Findings<'_>) -> Vec<(String, Secret)> {
-    let Some(headers) = table.names("headers") else {
-        return Vec::new();
-    };
     let mut read = Vec::new();
-    for (name, value) in headers.value {
-        let written = At::new(&**name.get_ref(), name.span());
-        let Some(lower) = header_name(&written, out) else {
+    for (name, value) in table.names("headers").into_iter().flatten() {
+        let Some(lower) = header_name(&name, out) else {
             continue;
         };
         if OWN_FIELDS.contains(&&*lower) {

@@ -9,13 +9,12 @@ use jiff::Timestamp;
 use toml::de::DeValue;
 
 use super::key_text::pieces;
-use super::plan::set_text;
 use super::{SetText, VariantReader};
 use crate::config::LineCounter;
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::exact_value::exact_value;
-use crate::config::document::read::{At, Table};
+use crate::config::document::read::{At, Table, text_or_number};
 use crate::config::fields::MAX_PATTERNS;
 use crate::config::limit::draft::{Draft, by_name};
 use crate::config::lints::unmatched::never_matches;
@@ -23,14 +22,11 @@ use crate::model::keys::overrides::{Override, OverrideKey, Overrides, PartPatter
 use crate::model::matching::glob::Glob;
 use crate::{KeyPart, PathCase};
 
-/// The limits that overrides are for, and the reader of their numbers.
-pub(in crate::config) struct OverrideTargets<'r, 'a> {
-    pub(in crate::config) reader: &'r mut VariantReader<'a>,
-    pub(in crate::config) drafts: &'r mut [Draft<'a>],
-}
-
 /// Collects the overrides of all limits.
-pub(in crate::config) struct OverrideReader {
+pub(in crate::config) struct OverrideReader<'r, 'a> {
+    /// The limits that overrides are for, and the reader of their numbers.
+    pub(super) drafts: &'r mut [Draft<'a>],
+    numbers: &'r mut VariantReader<'a>,
     ipv6_prefix: u8,
     /// `None` if it does not matter which have ended.
     unix_nanos: Option<u64>,
@@ -103,13 +99,10 @@ pub(super) fn written<'t>(
     root.tables("override").filter_map(move |(_, written)| {
         let line = lines.at(written.at().start);
         let key = written.names("key")?;
-        let mut parts = Vec::with_capacity(key.value.len());
-        for (part, value) in key.value {
-            if let Some(text) = value.get_ref().as_str() {
-                let name = At::new(&**part.get_ref(), part.span());
-                parts.push((name, At::new(text, value.span())));
-            }
-        }
+        let key = key.filter_map(|(part, value)| {
+            let text = value.get_ref().as_str()?;
+            Some((part, At::new(text, value.span())))
+        });
         let until = written.get("until").and_then(|node| {
             let text = match node.get_ref() {
                 DeValue::Datetime(moment) => moment.to_string().into(),
@@ -119,9 +112,9 @@ pub(super) fn written<'t>(
         });
         Some(OverrideText {
             limit: written.text("limit")?,
-            at: key.at,
-            key: parts,
-            set: written.get("set").and_then(set_text)?,
+            at: written.place("key"),
+            key: key.collect(),
+            set: written.get("set").and_then(text_or_number)?,
             until,
             reason: written.text("reason").map_or("", |reason| reason.value),
             line,
@@ -130,12 +123,13 @@ pub(super) fn written<'t>(
     })
 }
 
-impl OverrideReader {
+impl<'r, 'a> OverrideReader<'r, 'a> {
     /// `written` has the names of all limits, those with errors too.
     pub(in crate::config) fn new<'n>(
         ipv6_prefix: u8,
         unix_nanos: Option<u64>,
-        drafts: &[Draft<'_>],
+        numbers: &'r mut VariantReader<'a>,
+        drafts: &'r mut [Draft<'a>],
         written: impl Iterator<Item = &'n str>,
     ) -> Self {
         let names = by_name(drafts);
@@ -146,13 +140,15 @@ impl OverrideReader {
             unix_nanos,
             names,
             found: vec![Overrides::default(); drafts.len()],
+            drafts,
+            numbers,
             ended: EndedOverrides::default(),
         }
     }
 
     /// Gives the limits their overrides.
-    pub(in crate::config) fn install(self, drafts: &mut [Draft<'_>]) {
-        for (draft, found) in drafts.iter_mut().zip(self.found) {
+    pub(in crate::config) fn install(self) {
+        for (draft, found) in self.drafts.iter_mut().zip(self.found) {
             draft.rule.variants.overrides = Arc::new(found);
         }
     }
@@ -163,11 +159,10 @@ impl OverrideReader {
         root: Table<'_>,
         stands: OverridePlace,
         lines: &mut LineCounter<'_>,
-        limits: &mut OverrideTargets<'_, '_>,
         out: &mut Findings<'_>,
     ) {
         for text in written(root, stands, lines) {
-            self.add(&text, limits, out);
+            self.add(&text, out);
         }
         self.count_ended(out);
     }
@@ -207,24 +202,19 @@ impl OverrideReader {
     }
 
     /// Adds an override, or reports why not.
-    pub(in crate::config) fn add(
-        &mut self,
-        text: &OverrideText<'_>,
-        limits: &mut OverrideTargets<'_, '_>,
-        out: &mut Findings<'_>,
-    ) {
+    pub(in crate::config) fn add(&mut self, text: &OverrideText<'_>, out: &mut Findings<'_>) {
         let until = text.until.as_ref().map(|until| moment(until, out));
         let Some(index) = self.limit(&text.limit, out) else {
             return;
         };
-        let draft = &mut limits.drafts[index];
+        let draft = &mut self.drafts[index];
         let set = SetText {
             name: &text.set.value,
             text: &text.set.value,
             field: text.stands.field(),
         };
-        let allowance = limits.reader.allowance(draft, set, &text.set.at, out);
-        let key = self.key(draft, text, out);
+        let allowance = self.numbers.allowance(draft, set, &text.set.at, out);
+        let key = key_of(draft, text, self.ipv6_prefix, out);
         let (Some(allowance), Some(key), false) = (allowance, key, until == Some(None)) else {
             return;
         };
@@ -264,84 +254,85 @@ impl OverrideReader {
                 .help("remove one of the two: the first holds, until it is removed");
         }
     }
+}
 
-    /// Reads the key; `None` if it is reported as wrong.
-    fn key(
-        &self,
-        draft: &Draft<'_>,
-        text: &OverrideText<'_>,
-        out: &mut Findings<'_>,
-    ) -> Option<OverrideKey> {
-        let parts = &draft.rule.key;
-        let mut key: OverrideKey = vec![None; parts.len()];
-        for (name, value) in &text.key {
-            let part = KeyPart::parse(name.value).ok();
-            let index = parts.iter().position(|known| Some(known) == part.as_ref());
-            let Some(index) = index else {
-                let limit = &draft.rule.limit.name;
-                let message = format!(
-                    "`{}` is not in the key of limit `{limit}`",
-                    shown(name.value)
+/// Reads the key; `None` if it is reported as wrong.
+fn key_of(
+    draft: &Draft<'_>,
+    text: &OverrideText<'_>,
+    ipv6_prefix: u8,
+    out: &mut Findings<'_>,
+) -> Option<OverrideKey> {
+    let parts = &draft.rule.key;
+    let mut key: OverrideKey = vec![None; parts.len()];
+    for (name, value) in &text.key {
+        let part = KeyPart::parse(name.value).ok();
+        let index = parts.iter().position(|known| Some(known) == part.as_ref());
+        let Some(index) = index else {
+            let limit = &draft.rule.limit.name;
+            let message = format!(
+                "`{}` is not in the key of limit `{limit}`",
+                shown(name.value)
+            );
+            let known: Vec<_> = parts.iter().map(|part| format!("`{part}`")).collect();
+            let (label, help) = if known.is_empty() {
+                let help = "write the numbers into the limit itself".to_owned();
+                ("all requests share one counter".to_owned(), help)
+            } else {
+                let help = format!(
+                    "write key = {{ \"{}\" = \"{}\" }}",
+                    parts[0],
+                    shown(value.value)
                 );
-                let known: Vec<_> = parts.iter().map(|part| format!("`{part}`")).collect();
-                let (label, help) = if known.is_empty() {
-                    let help = "write the numbers into the limit itself".to_owned();
-                    ("all requests share one counter".to_owned(), help)
-                } else {
-                    let help = format!(
-                        "write key = {{ \"{}\" = \"{}\" }}",
-                        parts[0],
-                        shown(value.value)
-                    );
-                    (format!("its key is {}", known.join(", ")), help)
-                };
-                out.error(codes::OVERRIDE, name.at.clone(), message, label)
-                    .help(help);
-                return None;
+                (format!("its key is {}", known.join(", ")), help)
             };
-            if key[index].is_some() {
-                let message = format!("the key names `{}` twice", parts[index]);
-                let label = "one value for each part";
-                out.error(codes::OVERRIDE, name.at.clone(), message, label)
-                    .help("leave one of them out, or write `\\;` for a semicolon of a value");
-                return None;
-            }
-            never_matches(draft, &parts[index], value, out);
-            let case = draft.rule.matcher.path_case;
-            key[index] = Some(self.value(&parts[index], value, case, out)?);
-        }
-        (!text.key.is_empty()).then_some(key)
-    }
-
-    fn value(
-        &self,
-        part: &KeyPart,
-        value: &At<&str>,
-        case: PathCase,
-        out: &mut Findings<'_>,
-    ) -> Option<PartPattern> {
-        // A `*` of a route is its own: keys hold the value of `match.path`.
-        let has_no_patterns = matches!(part, KeyPart::Ip { .. } | KeyPart::Route);
-        let pieces = pieces(value.value);
-        if pieces.len() == 1 || has_no_patterns {
-            let text = pieces.join("*");
-            let plain = At::new(&*text, value.at.clone());
-            let exact = exact_value(part, &plain, self.ipv6_prefix, case, out)?;
-            return Some(PartPattern::Exact(exact));
-        }
-        let has_no_case = match part {
-            KeyPart::Host => true,
-            KeyPart::Path => case == PathCase::Insensitive,
-            _ => false,
+            out.error(codes::OVERRIDE, name.at.clone(), message, label)
+                .help(help);
+            return None;
         };
-        let pieces = pieces.into_iter().map(|mut piece| {
-            if has_no_case {
-                piece.make_ascii_lowercase();
-            }
-            piece.into_bytes().into()
-        });
-        Some(PartPattern::Glob(Glob::from_pieces(pieces.collect())))
+        if key[index].is_some() {
+            let message = format!("the key names `{}` twice", parts[index]);
+            let label = "one value for each part";
+            out.error(codes::OVERRIDE, name.at.clone(), message, label)
+                .help("leave one of them out, or write `\\;` for a semicolon of a value");
+            return None;
+        }
+        never_matches(draft, &parts[index], value, out);
+        let case = draft.rule.matcher.path_case;
+        key[index] = Some(pattern(&parts[index], value, case, ipv6_prefix, out)?);
     }
+    (!text.key.is_empty()).then_some(key)
+}
+
+/// Reads the value of a part; `None` if it is reported as wrong.
+fn pattern(
+    part: &KeyPart,
+    value: &At<&str>,
+    case: PathCase,
+    ipv6_prefix: u8,
+    out: &mut Findings<'_>,
+) -> Option<PartPattern> {
+    // A `*` of a route is its own: keys hold the value of `match.path`.
+    let has_no_patterns = matches!(part, KeyPart::Ip { .. } | KeyPart::Route);
+    let pieces = pieces(value.value);
+    if pieces.len() == 1 || has_no_patterns {
+        let text = pieces.join("*");
+        let plain = At::new(&*text, value.at.clone());
+        let exact = exact_value(part, &plain, ipv6_prefix, case, out)?;
+        return Some(PartPattern::Exact(exact));
+    }
+    let has_no_case = match part {
+        KeyPart::Host => true,
+        KeyPart::Path => case == PathCase::Insensitive,
+        _ => false,
+    };
+    let pieces = pieces.into_iter().map(|mut piece| {
+        if has_no_case {
+            piece.make_ascii_lowercase();
+        }
+        piece.into_bytes().into()
+    });
+    Some(PartPattern::Glob(Glob::from_pieces(pieces.collect())))
 }
 
 fn has_pattern(key: &OverrideKey) -> bool {

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::key_text::key_pairs;
-use super::overrides::{OverridePlace, OverrideReader, OverrideTargets, OverrideText};
+use super::overrides::{OverridePlace, OverrideReader, OverrideText};
 use crate::KeyPart;
 use crate::config::LineCounter;
 use crate::config::codes;
@@ -38,8 +38,7 @@ const REQUIRED: usize = 3;
 pub(in crate::config) fn read(
     root: Table<'_>,
     files: &PolicyFiles,
-    overrides: &mut OverrideReader,
-    limits: &mut OverrideTargets<'_, '_>,
+    overrides: &mut OverrideReader<'_, '_>,
     out: &mut Findings<'_>,
 ) {
     let Some(path) = root.text("overrides") else {
@@ -58,9 +57,9 @@ pub(in crate::config) fn read(
     };
     let mut findings = Findings::new(text);
     if is_toml(path.value) {
-        tables(text, overrides, limits, &mut findings);
+        tables(text, overrides, &mut findings);
     } else {
-        rows(text, overrides, limits, &mut findings);
+        rows(text, overrides, &mut findings);
     }
     for found in findings.finish() {
         let message = format!("{name}:{}:{}: {}", found.line, found.column, found.message);
@@ -80,12 +79,7 @@ pub(super) fn is_toml(name: &str) -> bool {
 }
 
 /// Reads `[[override]]`.
-fn tables(
-    text: &str,
-    overrides: &mut OverrideReader,
-    limits: &mut OverrideTargets<'_, '_>,
-    out: &mut Findings<'_>,
-) {
+fn tables(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &mut Findings<'_>) {
     let document = syntax::parsed(text, out);
     let root = document.get_ref();
     if root.is_empty() && out.is_whole() {
@@ -99,16 +93,11 @@ fn tables(
     check::overrides(root, out);
     let mut lines = LineCounter::new(text);
     let root = Table::root(root, &OVERRIDES);
-    overrides.tables(root, OverridePlace::FileTable, &mut lines, limits, out);
+    overrides.tables(root, OverridePlace::FileTable, &mut lines, out);
 }
 
 /// Reads the lines.
-fn rows(
-    text: &str,
-    overrides: &mut OverrideReader,
-    limits: &mut OverrideTargets<'_, '_>,
-    out: &mut Findings<'_>,
-) {
+fn rows(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &mut Findings<'_>) {
     let mut records = Records::new(text);
     let Some(head) = records.next() else {
         return heading(0..0, "the file is empty", out);
@@ -117,7 +106,7 @@ fn rows(
         return;
     };
     let names = |draft: &Draft<'_>| draft.rule.key.iter().map(KeyPart::to_string).collect();
-    let parts: Vec<Vec<String>> = limits.drafts.iter().map(names).collect();
+    let parts: Vec<Vec<String>> = overrides.drafts.iter().map(names).collect();
     for (count, record) in records.enumerate() {
         if count == MAX_OVERRIDES {
             let message = format!("more than {MAX_OVERRIDES} overrides");
@@ -163,7 +152,7 @@ fn rows(
             line: record.line,
             stands: OverridePlace::FileLine,
         };
-        overrides.add(&text, limits, out);
+        overrides.add(&text, out);
     }
     overrides.count_ended(out);
 }

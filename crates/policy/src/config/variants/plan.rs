@@ -1,15 +1,12 @@
 //! Plan: `[plan]`, where the plan of a request comes from, and `plans` of the limits.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
-
-use toml::de::DeTable;
 
 use super::{SetText, VariantReader};
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::exact_value::exact_value;
-use crate::config::document::read::{At, SpannedValue, Table, whole};
+use crate::config::document::read::{At, SpannedValue, Table, name_of, text_or_number};
 use crate::config::fields::{MAX_PLAN_KEYS, MAX_PLANS};
 use crate::config::limit::draft::Draft;
 use crate::config::limit::requests::{key_part, name};
@@ -53,9 +50,7 @@ pub(in crate::config) fn plans(
     let default = default.filter(|text| plan_name(text, out))?;
     let mut names: Vec<Box<str>> = vec![default.value.into()];
     for draft in drafts.iter() {
-        let written = draft.table.names("plans");
-        for plan in written.iter().flat_map(|plans| plans.value.keys()) {
-            let text = At::new(&**plan.get_ref(), plan.span());
+        for (text, _) in draft.table.names("plans").into_iter().flatten() {
             if names.iter().any(|known| **known == *text.value) || !plan_name(&text, out) {
                 continue;
             }
@@ -106,8 +101,7 @@ fn numbers(
     reader: &mut VariantReader<'_>,
     out: &mut Findings<'_>,
 ) -> bool {
-    let written = draft.table.names("plans");
-    let Some(written) = written else {
+    let Some(written) = draft.table.names("plans") else {
         return false;
     };
     let for_descriptors = matches!(from, FromText::Keys(part, _) if part.is_of_descriptors());
@@ -119,17 +113,17 @@ fn numbers(
         };
         let message = format!("limit `{}` cannot have `plans`", draft.rule.limit.name);
         let label = format!("[plan] takes plans from {of}");
-        out.error(codes::PLAN, written.at, message, label)
+        let at = draft.table.place("plans");
+        out.error(codes::PLAN, at, message, label)
             .help("remove `plans`, and write one limit for each plan, each with its own `match`");
         return true;
     }
     let mut plans = vec![Allowance::Own; names.len()];
-    for (plan, node) in written.value {
-        let name: &str = plan.get_ref();
+    for (At { value: name, .. }, node) in written {
         let Some(index) = names.iter().position(|known| **known == *name) else {
             continue; // reported: not a name
         };
-        let Some(set) = set_text(node) else {
+        let Some(set) = text_or_number(node) else {
             continue; // reported: neither text nor number
         };
         let text = SetText {
@@ -152,15 +146,6 @@ fn numbers(
     true
 }
 
-/// Returns numbers as text: a string, or the digits of a number.
-pub(super) fn set_text<'a>(node: &'a SpannedValue<'_>) -> Option<At<Cow<'a, str>>> {
-    let text = match node.get_ref().as_str() {
-        Some(text) => text.into(),
-        None => whole(node)?.to_string().into(),
-    };
-    Some(At::new(text, node.span()))
-}
-
 /// Reads `from`; `None` if it is reported as wrong.
 fn from<'a>(
     root: Table<'_>,
@@ -168,8 +153,9 @@ fn from<'a>(
     ipv6_prefix: u8,
     out: &mut Findings<'_>,
 ) -> Option<FromText<'a>> {
-    if let Some(keys) = table.names("from") {
-        return from_keys(keys.value, ipv6_prefix, out);
+    if let Some(mut keys) = table.names("from") {
+        let (part, plans) = keys.next()?;
+        return from_keys(&part, plans, ipv6_prefix, out);
     }
     let text = table.text("from")?;
     match KeyPart::parse(text.value) {
@@ -203,26 +189,24 @@ fn no_source<'a>(text: &At<&str>, out: &mut Findings<'_>) -> Option<FromText<'a>
 
 /// Reads `from = { api_key = { acme = "pro" } }`.
 fn from_keys<'a>(
-    table: &'a DeTable<'_>,
+    text: &At<&str>,
+    node: &'a SpannedValue<'_>,
     ipv6_prefix: u8,
     out: &mut Findings<'_>,
 ) -> Option<FromText<'a>> {
-    let (written, node) = table.iter().next()?;
-    let text = At::new(&**written.get_ref(), written.span());
-    let part = key_part(&text, out)?;
+    let part = key_part(text, out)?;
     let depends = matches!(
         part,
         KeyPart::All | KeyPart::Path | KeyPart::Route | KeyPart::Method
     );
     if depends {
-        return no_source(&text, out);
+        return no_source(text, out);
     }
     let keys = node.get_ref().as_table()?;
     let mut plans = Vec::with_capacity(keys.len());
     for (key, plan) in keys.iter().take(MAX_PLAN_KEYS) {
         let at = plan.span();
-        let key = At::new(&**key.get_ref(), key.span());
-        let value = exact_value(&part, &key, ipv6_prefix, PathCase::default(), out);
+        let value = exact_value(&part, &name_of(key), ipv6_prefix, PathCase::default(), out);
         if let (Some(value), Some(plan)) = (value, plan.get_ref().as_str()) {
             plans.push((value, At::new(plan, at)));
         }
