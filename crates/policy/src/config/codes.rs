@@ -161,13 +161,7 @@ codes! {
 pub fn explain(code: &str) -> Option<&'static str> {
     let heading = format!("# {}: ", code.to_ascii_uppercase());
     PAGES.iter().find_map(|pages| {
-        let later = || Some(pages.find(&format!("\n{heading}"))? + 1);
-        let start = if pages.starts_with(&heading) {
-            0
-        } else {
-            later()?
-        };
-        let page = &pages[start..];
+        let page = &pages[pages.find(&heading)?..];
         let end = page.find("\n# RK").unwrap_or(page.len());
         Some(&page[..end])
     })

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::codes;
-use super::document::near::nearest;
+use super::document::meant::nearest;
 use super::reason::Reason;
 use super::settings::secrets::masked;
 
@@ -306,23 +306,26 @@ fn place(text: &str, found: &mut [Diagnostic]) {
 /// Cuts `at` to the text, to whole characters and to its first line, because carets stand under
 /// one line.
 fn one_line(text: &str, at: Range<usize>) -> Range<usize> {
-    let floor = |mut at: usize| {
-        at = at.min(text.len());
-        while !text.is_char_boundary(at) {
-            at -= 1;
-        }
-        at
-    };
-    let start = floor(at.start);
-    let end = floor(at.end).max(start);
+    let start = floor(text, at.start);
+    let end = floor(text, at.end).max(start);
     let spanned = &text[start..end];
     let first = spanned.lines().next().unwrap_or_default().trim_end();
     start..start + first.len()
 }
 
-fn line_start(text: &str, at: usize) -> usize {
-    let at = one_line(text, at..at).start;
-    text[..at].rfind('\n').map_or(0, |newline| newline + 1)
+/// Returns a position within the text, at the start of a character.
+pub(super) fn floor(text: &str, mut at: usize) -> usize {
+    at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// Returns the start of the line that holds a position.
+pub(super) fn line_start(text: &str, at: usize) -> usize {
+    let before = &text[..floor(text, at)];
+    before.rfind('\n').map_or(0, |newline| newline + 1)
 }
 
 /// Formats a number as `4,294,967,295`.

@@ -7,7 +7,6 @@ pub(super) mod exclusions;
 pub(super) mod headers;
 pub(super) mod meant;
 pub(super) mod mismatch;
-pub(super) mod near;
 pub(super) mod other_words;
 pub(super) mod percent;
 pub(super) mod read;

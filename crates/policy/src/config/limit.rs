@@ -17,7 +17,6 @@ pub(super) mod refusal;
 pub(super) mod replaces;
 pub(super) mod requests;
 pub(super) mod scope;
-pub(super) mod shares;
 pub(super) mod signals;
 
 use std::collections::HashMap;

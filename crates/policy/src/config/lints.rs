@@ -13,7 +13,7 @@ use super::diagnostic::Findings;
 use super::document::headers;
 use super::limit::draft::Draft;
 use super::limit::refusal::Responses;
-use super::limit::{ban, shares};
+use super::limit::{ban, scope};
 use super::quantity::algorithm::AlgorithmSpec;
 use super::quantity::{QuantityKind, Refill};
 use crate::{Cost, KeyPart, MissingKey, Role, RuleMode, Settings};
@@ -68,7 +68,7 @@ pub(super) fn lints(
         visitors::formless(draft, out);
         ban::all_clients(draft, out);
         stands_in_for_itself(draft, out);
-        shares::no_share(draft, settings, out);
+        scope::no_share(draft, settings, out);
     }
     never_refuses(drafts, out);
     responses.unused(out);

@@ -175,7 +175,7 @@ fn load(
     let conversions = Conversions::of(document.get_mut(), &mut out);
     let mut document = document; // which the conversions outlive
     conversions.apply(document.get_mut());
-    document::check::policy(document.get_ref(), &mut out);
+    out.fields(document.get_ref(), 0..0, &POLICY, POLICY.what);
     let root = Table::root(document.get_ref(), &POLICY);
     let policy = policy(text, files, root, context, unix_nanos, &mut out);
     match policy {

@@ -14,10 +14,12 @@
 //! Only the lines that a finding points at are given to the renderer, so that the cost of many
 //! findings in a large file does not grow with the file.
 
+use std::ops::Range;
+
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
-use super::diagnostic::{Diagnostic, Severity};
+use super::diagnostic::{Diagnostic, Severity, floor, line_start};
 use super::settings::secrets;
 
 /// Maximum width of a rendered line in columns; longer lines are cut around the carets.
@@ -87,22 +89,17 @@ fn one(file: &str, text: &str, finding: &Diagnostic, renderer: &Renderer) -> Str
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let span = clamp(text, finding.start)..clamp(text, finding.end.max(finding.start));
-    let related = finding
-        .related
-        .clone()
-        .map(|at| clamp(text, at.start)..clamp(text, at.end.max(at.start)));
-    let first = related
-        .as_ref()
-        .map_or(span.start, |related| span.start.min(related.start));
-    let last = related
-        .as_ref()
-        .map_or(span.end, |related| span.end.max(related.end));
-    let from = text[..first].rfind('\n').map_or(0, |newline| newline + 1);
+    // A caller's finding may hold any position.
+    let within = |at: Range<usize>| floor(text, at.start)..floor(text, at.end.max(at.start));
+    let span = within(finding.start..finding.end);
+    let related = finding.related.clone().map(within);
+    let all = related.clone().unwrap_or(span.clone());
+    let (first, last) = (span.start.min(all.start), span.end.max(all.end));
+    let from = line_start(text, first);
     let to = text[last..]
         .find('\n')
         .map_or(text.len(), |newline| last + newline);
-    let shift = |at: std::ops::Range<usize>| at.start - from..at.end - from;
+    let shift = |at: Range<usize>| at.start - from..at.end - from;
 
     let lines_before = text[..from].matches('\n').count();
     let lines = secrets::masked(&text[from..to]).replace('\r', " "); // the renderer would draw it
@@ -129,15 +126,6 @@ fn one(file: &str, text: &str, finding: &Diagnostic, renderer: &Renderer) -> Str
     let page = renderer.render(&[report]);
     let lines: Vec<_> = page.lines().map(str::trim_end).collect();
     lines.join("\n")
-}
-
-/// Clamps a position to the text, because a caller's finding may hold any.
-fn clamp(text: &str, mut at: usize) -> usize {
-    at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::document::shape::{FieldSpec, Need, Shape, TableSpec};
-use super::fields::{MAX_MATCH_VALUES, MAX_NAME, POLICY};
+use super::fields::{MAX_NAME, POLICY};
 
 /// A date, or a date and a time.
 const MOMENT: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ].+)?$";
@@ -79,7 +79,6 @@ fn shape(of: &Shape) -> Value {
         Shape::Texts(most) => one_or_list(&json!({ "type": "string" }), *most),
         Shape::Numbers(most) => one_or_list(&json!({ "type": ["string", "integer"] }), *most),
         Shape::Values(of, most) => one_or_list(&shape(of), *most),
-        Shape::Named(most) => names(&shape(&Shape::Texts(MAX_MATCH_VALUES)), *most),
         Shape::Map(of, most) => names(&shape(of), *most),
         Shape::Table(of) => table(of),
         Shape::Tables {

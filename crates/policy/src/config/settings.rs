@@ -4,7 +4,6 @@ pub(super) mod database_file;
 mod envoy;
 pub(super) mod gateway;
 pub(super) mod geo;
-pub(super) mod http_url;
 pub(super) mod jwt;
 pub(super) mod policy_files;
 pub(super) mod redis;
@@ -23,7 +22,6 @@ use super::codes;
 use super::diagnostic::Findings;
 use super::document::headers::header_name;
 use super::document::read::{At, Table};
-use super::limit::alert;
 use crate::{
     AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, PortUse, RevealKeys,
     Settings, SocketTrust, ValueError, network,
@@ -146,7 +144,7 @@ pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
         redis: store
             .and_then(|store| store.table("redis"))
             .and_then(|redis| redis::redis(redis, out)),
-        alerts: alert::alerts(root, out),
+        alerts: telemetry::alerts(root, out),
         reveal_keys: match root.owned("reveal_keys") {
             Some("raw") => RevealKeys::Raw,
             Some("prefix") => RevealKeys::Prefix,

@@ -25,7 +25,7 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Limit, LimitId, Origin};
 use self::other_numbers::written_with;
 use super::codes;
 use super::diagnostic::{Diagnostic, Findings, Severity, shown};
-use super::document::near::nearest;
+use super::document::meant::nearest;
 use super::fields::MAX_VARIANTS;
 use super::limit::correction::owing;
 use super::limit::draft::{Draft, ExtraShare};

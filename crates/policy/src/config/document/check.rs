@@ -18,26 +18,10 @@ use super::read::{SpannedValue, factor, whole};
 use super::shape::{Need, Shape, TableSpec};
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
-use crate::config::fields::{OVERRIDES, POLICY, QUANTITY};
-
-/// Checks the whole file.
-pub(in crate::config) fn policy(root: &DeTable<'_>, out: &mut Findings<'_>) {
-    out.fields(root, 0..0, &POLICY, "the policy");
-}
-
-/// Checks a file of overrides.
-pub(in crate::config) fn overrides(root: &DeTable<'_>, out: &mut Findings<'_>) {
-    out.fields(root, 0..0, &OVERRIDES, OVERRIDES.what);
-}
-
-/// Checks a quantity that stands by itself.
-pub(in crate::config) fn quantity(root: &DeTable<'_>, out: &mut Findings<'_>) {
-    out.fields(root, 0..0, &QUANTITY, "the limiter");
-}
 
 impl Findings<'_> {
-    /// Checks the fields of one table.
-    fn fields(
+    /// Checks the fields of one table. A text is one without a place.
+    pub(in crate::config) fn fields(
         &mut self,
         there: &DeTable<'_>,
         at: Range<usize>,
@@ -150,9 +134,6 @@ impl Findings<'_> {
                 }
             }
             (Shape::Values(of, _), _) => self.value(node, of, here),
-            (Shape::Named(most), DeValue::Table(names)) => {
-                self.named(node, names, &TEXTS, *most, here);
-            }
             (Shape::Map(of, most), DeValue::Table(names)) => {
                 self.named(node, names, of, *most, here);
             }
@@ -353,9 +334,6 @@ fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
 fn is_text(value: &DeValue<'_>) -> bool {
     value.is_str()
 }
-
-/// Shape of each value of [`Shape::Named`].
-static TEXTS: Shape = Shape::Texts(crate::config::fields::MAX_MATCH_VALUES);
 
 /// Returns ``limit `per-ip` ``, or `limit 3` if it has no name.
 pub(in crate::config) fn place(kind: &str, index: usize, table: &DeTable<'_>) -> String {

@@ -215,7 +215,7 @@ fn with_a_dot(
     let field = table.field(group.trim())?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let rest = rest.trim();
-    let takes_names = matches!(field.shape, Shape::Named(..));
+    let takes_names = matches!(field.shape, Shape::Map(Shape::Texts(_), _));
     let value = out.source(node.span()).unwrap_or("\"value\"");
     (takes_names && !rest.is_empty() && rest.chars().all(is_plain))
         .then(|| format!("write {group}.{rest} = {value}"))

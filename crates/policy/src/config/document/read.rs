@@ -212,7 +212,7 @@ impl<'a> Table<'a> {
         self,
         name: &str,
     ) -> Option<impl Iterator<Item = (At<&'a str>, &'a SpannedValue<'a>)> + use<'a>> {
-        let (node, ()) = self.find(name, |shape| shape.has_names().then_some(()))?;
+        let (node, ()) = self.find(name, |shape| matches!(shape, Shape::Map(..)).then_some(()))?;
         let names = node.get_ref().as_table()?.iter();
         Some(names.map(|(name, node)| (name_of(name), node)))
     }

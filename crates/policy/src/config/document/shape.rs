@@ -127,9 +127,7 @@ pub(in crate::config) enum Shape {
     Numbers(usize),
     /// A value of one shape, or a list of them.
     Values(&'static Self, usize),
-    /// Names of the writer's choice, each with a string or a list: `header.x-tier`.
-    Named(usize),
-    /// Names of the writer's choice, each with a value of one shape: `plans`.
+    /// Names of the writer's choice, each with a value of one shape: `plans`, `header.x-tier`.
     Map(&'static Self, usize),
     /// A table.
     Table(&'static TableSpec),
@@ -180,8 +178,8 @@ pub(in crate::config) const fn optional(
 }
 
 pub(in crate::config) use Shape::{
-    Either, Factor, Flag, List, Map, Moment, Named, NamedTables, Numbers, Table, Texts, Values,
-    Whole, Word,
+    Either, Factor, Flag, List, Map, Moment, NamedTables, Numbers, Table, Texts, Values, Whole,
+    Word,
 };
 
 /// Any string.
@@ -271,11 +269,6 @@ impl Shape {
         )
     }
 
-    /// Returns true if a value may be a table of names that the writer chooses.
-    pub(super) fn has_names(&self) -> bool {
-        matches!(self, Self::Named(..) | Self::Map(..))
-    }
-
     /// Returns the bounds of a whole number.
     pub(in crate::config) fn bounds(&self) -> Option<RangeInclusive<u64>> {
         match self {
@@ -326,7 +319,7 @@ impl Shape {
             Self::Texts(..) => "a string or a list of strings".into(),
             Self::Numbers(..) => "a string, a number, or a list of them".into(),
             Self::Values(of, _) => format!("{}, or a list of these", of.expected()),
-            Self::Named(..) | Self::Map(..) => "a table of names and their values".into(),
+            Self::Map(..) => "a table of names and their values".into(),
             Self::Table(_) => "a table".into(),
             Self::Tables { .. } => "a list of tables".into(),
             Self::NamedTables(..) => "a table of named tables".into(),

@@ -8,7 +8,7 @@ use toml::de::DeTable;
 
 use crate::config::MAX_BYTES;
 use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
+use crate::config::diagnostic::{Findings, line_start, shown};
 use crate::config::reason::{Reason, first_reason};
 
 /// Parses the readable part of the document; `None` if there is nothing to read.
@@ -254,10 +254,6 @@ fn quoted(value: &str) -> String {
 
 /// Returns the line that holds a position, and where it begins.
 fn line_of(text: &str, at: usize) -> (usize, &str) {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+    let start = line_start(text, at);
     (start, text[start..].lines().next().unwrap_or_default())
 }

@@ -5,9 +5,11 @@ use super::{
     NAME, POLICY,
 };
 use crate::config::document::shape::{
-    Either, List, Map, Moment, Named, Numbers, Shape, TEXT, Table, Texts, Whole, fields, pattern,
+    Either, List, Map, Moment, Numbers, Shape, TEXT, Table, Texts, Whole, fields, pattern,
 };
 
+/// `header.NAME` and the like, with one value or several.
+const NAMED: Shape = Map(&Texts(MAX_MATCH_VALUES), MAX_NAMES);
 /// Numbers of a plan or an override, in the form of the limit's own.
 pub(super) const NUMBERS: Shape = Either(&[TEXT, Whole(1, MAX_AT_ONCE)]);
 
@@ -17,9 +19,9 @@ fields! {
         optional host: Texts(MAX_MATCH_VALUES), "\"api.example.com\"", "Host, without port.";
         optional path: Texts(MAX_MATCH_VALUES), "\"/users/{id}\"",
             "Path: * is one segment, ** any number, {name} one segment with a name.";
-        optional query: Named(MAX_NAMES), "{ page = \"1\" }", "Parameters of the query string.";
-        optional header: Named(MAX_NAMES), "{ x-tier = \"free\" }", "Request headers.";
-        optional cookie: Named(MAX_NAMES), "{ beta = \"yes\" }", "Cookies.";
+        optional query: NAMED, "{ page = \"1\" }", "Parameters of the query string.";
+        optional header: NAMED, "{ x-tier = \"free\" }", "Request headers.";
+        optional cookie: NAMED, "{ beta = \"yes\" }", "Cookies.";
         optional ip: Texts(MAX_MATCH_VALUES), "\"192.0.2.0/24\"", "Client addresses, as blocks.";
         optional country: Texts(MAX_MATCH_VALUES), "\"NO\"",
             "Countries of clients, by [geo]: two letters of ISO 3166-1, or ZZ for unknown.";
@@ -28,11 +30,11 @@ fields! {
         optional asn: Numbers(MAX_MATCH_VALUES), "\"AS3320\"",
             "Networks of clients, by [geo]: the numbers of their autonomous systems; AS0 for \
              unknown.";
-        optional attr: Named(MAX_NAMES), "{ risky = \"true\" }",
+        optional attr: NAMED, "{ risky = \"true\" }",
             "Attributes that the application sends.";
-        optional jwt: Named(MAX_NAMES), "{ plan = \"pro\" }", "Claims of the verified token.";
+        optional jwt: NAMED, "{ plan = \"pro\" }", "Claims of the verified token.";
         optional domain: Texts(MAX_MATCH_VALUES), "\"edge\"", "Domain of a descriptor.";
-        optional descriptor: Named(MAX_NAMES), "{ user = \"*\" }",
+        optional descriptor: NAMED, "{ user = \"*\" }",
             "Entries of a descriptor: exactly these, and the entries of the key.";
     }
 

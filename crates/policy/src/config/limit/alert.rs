@@ -1,26 +1,12 @@
-//! Alert: reads when a key is reported, and where to.
-//!
-//! ```text
-//!   [[limit]]   alert = { above = "80%", for = "2m" }
-//!   [alerts]    webhook = { url = "https://..", secret = "env:..", ca = "ca.pem" }
-//!               reveal_keys = true
-//! ```
+//! Alert: reads when a key is reported: `alert = { above = "80%", for = "2m" }`.
 
 use ratekeeper_core::Algorithm as _;
 
 use super::draft::Draft;
+use crate::Alert;
 use crate::config::codes;
 use crate::config::diagnostic::Findings;
 use crate::config::document::read::Table;
-use crate::config::settings::http_url::{UrlField, http_url};
-use crate::{Alert, AlertSettings, WebhookSettings};
-
-const URL: UrlField = UrlField {
-    code: codes::ALERTS,
-    what: "a webhook",
-    example: "write for example url = \"https://hooks.example.com/ratekeeper\"",
-    login: "leave the login out: the receiver checks the signature of each message",
-};
 
 /// Reads `alert` of a limit, if it is written and right.
 pub(super) fn alert(limit: Table<'_>) -> Option<Alert> {
@@ -57,33 +43,4 @@ pub(in crate::config) fn impossible(drafts: &[Draft<'_>], out: &mut Findings<'_>
 fn empties_at_once(draft: &Draft<'_>) -> bool {
     let name = draft.rule.limit.algorithm.name();
     matches!(name, "fixed window" | "calendar window" | "quota reset")
-}
-
-/// Reads `[alerts]`.
-pub(in crate::config) fn alerts(root: Table<'_>, out: &mut Findings<'_>) -> AlertSettings {
-    let Some(table) = root.table("alerts") else {
-        return AlertSettings::default();
-    };
-    AlertSettings {
-        webhook: table.table("webhook").and_then(|table| webhook(table, out)),
-        reveal_keys: table.flag("reveal_keys") == Some(true),
-    }
-}
-
-fn webhook(table: Table<'_>, out: &mut Findings<'_>) -> Option<WebhookSettings> {
-    let url = table.text("url").and_then(|text| http_url(&text, URL, out));
-    if let (Some(url), Some(ca)) = (&url, table.text("ca"))
-        && url.starts_with("http:")
-    {
-        let message = "`ca` has no effect on a webhook without TLS";
-        let label = "the URL begins with http://";
-        out.error(codes::ALERTS, ca.at, message, label)
-            .help("write url = \"https://..\", or leave `ca` out");
-        return None;
-    }
-    Some(WebhookSettings {
-        url: url?,
-        secret: table.secret("secret")?,
-        ca: table.owned("ca"),
-    })
 }

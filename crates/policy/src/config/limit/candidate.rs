@@ -23,12 +23,10 @@ pub(in crate::config) fn candidates(
     out: &mut Findings<'_>,
 ) {
     for draft in drafts {
-        let Some(text) = draft.table.text("candidate") else {
+        let written = draft.table.text("candidate");
+        let Some(text) = written.filter(|_| !is_excluded(draft.table, "candidate")) else {
             continue;
         };
-        if is_excluded(draft.table, "candidate") {
-            continue;
-        }
         if let Some(reason) = refused(draft) {
             let what = "cannot have a candidate";
             draft.cannot(what, codes::CANDIDATE, text.at, reason, out);

@@ -31,12 +31,10 @@ pub(in crate::config) fn distinct(
     out: &mut Findings<'_>,
 ) {
     for draft in drafts {
-        let Some(written) = draft.table.text("distinct") else {
+        let written = draft.table.text("distinct");
+        let Some(written) = written.filter(|_| !is_excluded(draft.table, "distinct")) else {
             continue;
         };
-        if is_excluded(draft.table, "distinct") {
-            continue;
-        }
         let Some(part) = key_part(&written, out) else {
             continue;
         };

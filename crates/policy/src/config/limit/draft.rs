@@ -88,6 +88,55 @@ pub(super) fn unknown_limit<'k>(
         .help(help);
 }
 
+/// A field with the names of other limits.
+pub(super) struct LimitList {
+    pub(super) field: &'static str,
+    /// What the limit does with the others: `cannot ask`.
+    pub(super) verb: &'static str,
+    pub(super) code: &'static str,
+    /// Returns why the first limit cannot name the second.
+    pub(super) refused: fn(&Draft<'_>, &Draft<'_>) -> Option<Reason>,
+}
+
+impl LimitList {
+    /// Returns the indices of the limits that `by` names; reports the names that are wrong.
+    pub(super) fn read(
+        &self,
+        by: &Draft<'_>,
+        drafts: &[Draft<'_>],
+        names: &HashMap<Arc<str>, usize>,
+        out: &mut Findings<'_>,
+    ) -> Vec<At<usize>> {
+        let mut listed: Vec<At<usize>> = Vec::new();
+        for text in by.table.texts(self.field) {
+            let Some(&index) = names.get(text.value) else {
+                let known = names.keys().map(|name| &**name);
+                unknown_limit(&text, known, "write the name of another limit", out);
+                continue;
+            };
+            let twice = listed.iter().any(|named| named.value == index);
+            let twice = twice.then(|| Reason::new("named twice", "name each limit once"));
+            match twice.or_else(|| (self.refused)(by, &drafts[index])) {
+                Some(reason) => self.refuse(by, text, reason, out),
+                None => listed.push(At::new(index, text.at)),
+            }
+        }
+        listed
+    }
+
+    /// Reports that a limit cannot name another.
+    pub(super) fn refuse(
+        &self,
+        by: &Draft<'_>,
+        name: At<&str>,
+        reason: Reason,
+        out: &mut Findings<'_>,
+    ) {
+        let what = format!("cannot {} `{}`", self.verb, shown(name.value));
+        by.cannot(&what, self.code, name.at, reason, out);
+    }
+}
+
 /// The extra of a limit.
 #[derive(Clone, Debug)]
 pub(in crate::config) struct Extra {

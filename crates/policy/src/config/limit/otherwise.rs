@@ -7,47 +7,32 @@
 
 use ratekeeper_core::Denials;
 
-use super::draft::{Draft, by_name, unknown_limit};
+use super::draft::{Draft, LimitList, by_name};
 use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
+use crate::config::diagnostic::Findings;
 use crate::config::reason::{Reason, first_reason};
 use crate::{Role, Rule};
 
-/// What to write in place of a name that no limit has.
-pub(super) const ANOTHER: &str = "write the name of another limit";
+const OTHERWISE: LimitList = LimitList {
+    field: "otherwise",
+    verb: "ask",
+    code: codes::OTHERWISE,
+    refused,
+};
 
 /// Reads `otherwise` of every limit.
 pub(in crate::config) fn otherwise(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
     let names = by_name(drafts);
     let mut allowances = Vec::new();
     for asking in 0..drafts.len() {
-        let mut listed = Vec::new();
-        for text in drafts[asking].table.texts("otherwise") {
-            let Some(&asked) = names.get(text.value) else {
-                unknown_limit(&text, names.keys().map(|it| &**it), ANOTHER, out);
-                continue;
-            };
-            let twice = listed.contains(&asked).then(named_twice);
-            match twice.or_else(|| refused(&drafts[asking], &drafts[asked])) {
-                Some(reason) => {
-                    let what = format!("cannot ask `{}`", shown(text.value));
-                    drafts[asking].cannot(&what, codes::OTHERWISE, text.at, reason, out);
-                }
-                None => listed.push(asked),
-            }
-        }
-        let indices = listed.iter().filter_map(|asked| u32::try_from(*asked).ok());
+        let listed = OTHERWISE.read(&drafts[asking], drafts, &names, out);
+        let indices = listed.iter().filter_map(|it| u32::try_from(it.value).ok());
         drafts[asking].rule.otherwise = indices.collect();
-        allowances.extend(listed);
+        allowances.extend(listed.into_iter().map(|it| it.value));
     }
     for asked in allowances {
         drafts[asked].rule.role = Role::Allowance;
     }
-}
-
-/// Returns why a list cannot name a limit again.
-pub(super) fn named_twice() -> Reason {
-    Reason::new("named twice", "name each limit once")
 }
 
 /// Returns why a limit cannot ask another.

@@ -39,12 +39,10 @@ pub(in crate::config) fn priorities(
     out: &mut Findings<'_>,
 ) {
     for draft in drafts {
-        let Some(table) = draft.table.table("priority") else {
+        let written = draft.table.table("priority");
+        let Some(table) = written.filter(|_| !is_excluded(draft.table, "priority")) else {
             continue;
         };
-        if is_excluded(draft.table, "priority") {
-            continue;
-        }
         let read = priority(table, draft.rule.matcher.path_case, files, out);
         if let Some(reason) = refused(draft) {
             let what = "cannot have a `priority`";

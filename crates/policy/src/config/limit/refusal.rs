@@ -19,20 +19,15 @@ const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 /// The responses of a file, by name.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Responses {
-    named: BTreeMap<String, Response>,
+    named: BTreeMap<String, NamedResponse>,
 }
 
-/// A response that a limit has named.
+/// One response.
 #[derive(Clone, Debug)]
 pub(super) struct NamedResponse {
     pub(in crate::config) refusal: Arc<Refusal>,
     /// True if it sets a status itself, which precedes the status of `[defaults]`.
     pub(super) has_status: bool,
-}
-
-#[derive(Debug)]
-struct Response {
-    named: NamedResponse,
     /// Range of the name in the file.
     at: Range<usize>,
     used: bool,
@@ -43,11 +38,9 @@ pub(in crate::config) fn responses(root: Table<'_>, out: &mut Findings<'_>) -> R
     let mut named = BTreeMap::new();
     for (key, table) in root.named_tables("response") {
         name(&key, "response", out);
-        let response = Response {
-            named: NamedResponse {
-                refusal: Arc::new(refusal(table, out)),
-                has_status: table.has("status"),
-            },
+        let response = NamedResponse {
+            refusal: Arc::new(refusal(table, out)),
+            has_status: table.has("status"),
             at: key.at,
             used: false,
         };
@@ -66,7 +59,7 @@ impl Responses {
         let text = table.text("response")?;
         if let Some(response) = self.named.get_mut(text.value) {
             response.used = true;
-            return Some(response.named.clone());
+            return Some(response.clone());
         }
         if !out.is_whole() {
             return None; // it may stand where the text could not be read

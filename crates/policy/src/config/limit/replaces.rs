@@ -7,62 +7,40 @@
 //!   /search --> api         /login --> login
 //! ```
 
-use std::ops::Range;
-
-use super::draft::{Draft, by_name, unknown_limit};
-use super::otherwise::{ANOTHER, named_twice};
+use super::draft::{Draft, LimitList, by_name};
 use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
+use crate::config::diagnostic::Findings;
+use crate::config::document::read::At;
 use crate::config::reason::{Reason, first_reason};
 use crate::{KeyShare, MissingKey, RuleMode};
 
-/// A limit that another names, and where it names it.
-struct Named {
-    draft: usize,
-    at: Range<usize>,
-}
+const REPLACES: LimitList = LimitList {
+    field: "replaces",
+    verb: "replace",
+    code: codes::REPLACES,
+    refused,
+};
 
 /// Reads `replaces` of every limit.
 pub(in crate::config) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
     let names = by_name(drafts);
-    let mut edges: Vec<Vec<Named>> = Vec::new();
-    for by in drafts.iter() {
-        let mut listed: Vec<Named> = Vec::new();
-        for text in by.table.texts("replaces") {
-            let Some(&draft) = names.get(text.value) else {
-                unknown_limit(&text, names.keys().map(|it| &**it), ANOTHER, out);
-                continue;
-            };
-            let is_listed = listed.iter().any(|named| named.draft == draft);
-            let twice = is_listed.then(named_twice);
-            match twice.or_else(|| refused(by, &drafts[draft])) {
-                Some(reason) => refuse(by, text.value, text.at, reason, out),
-                None => listed.push(Named { draft, at: text.at }),
-            }
-        }
-        edges.push(listed);
-    }
+    let read = |by| REPLACES.read(by, drafts, &names, out);
+    let edges: Vec<_> = drafts.iter().map(read).collect();
     for (by, named) in cyclic(&edges) {
-        let replaced = drafts[named.draft].rule.limit.name.to_string();
+        let replaced = At::new(&*drafts[named.value].rule.limit.name, named.at.clone());
         let why = "it replaces this limit, by itself or by others";
         let help = "leave one of the names out: where all match, no limit would be asked";
-        let (at, reason) = (named.at.clone(), Reason::new(why, help));
-        refuse(&drafts[by], &replaced, at, reason, out);
+        REPLACES.refuse(&drafts[by], replaced, Reason::new(why, help), out);
     }
     for (by, named) in edges.iter().enumerate() {
-        let indices = named.iter().filter_map(|it| u32::try_from(it.draft).ok());
+        let indices = named.iter().filter_map(|it| u32::try_from(it.value).ok());
         drafts[by].rule.replaces = indices.collect();
         if drafts[by].rule.mode != RuleMode::Off {
             for other in named {
-                drafts[other.draft].is_replaced = true;
+                drafts[other.value].is_replaced = true;
             }
         }
     }
-}
-
-fn refuse(by: &Draft<'_>, name: &str, at: Range<usize>, reason: Reason, out: &mut Findings<'_>) {
-    let what = format!("cannot replace `{}`", shown(name));
-    by.cannot(&what, codes::REPLACES, at, reason, out);
 }
 
 /// Returns why a limit cannot replace another.
@@ -80,7 +58,7 @@ fn refused(by: &Draft<'_>, other: &Draft<'_>) -> Option<Reason> {
 }
 
 /// Returns a name on each cycle, with the limit that has it.
-fn cyclic(named: &[Vec<Named>]) -> Vec<(usize, &Named)> {
+fn cyclic(named: &[Vec<At<usize>>]) -> Vec<(usize, &At<usize>)> {
     #[derive(Clone, Copy, PartialEq)]
     enum Visit {
         Never,
@@ -101,12 +79,12 @@ fn cyclic(named: &[Vec<Named>]) -> Vec<(usize, &Named)> {
                 path.pop();
                 continue;
             };
-            match visits[next.draft] {
+            match visits[next.value] {
                 Visit::Open => found.push((*by, next)),
                 Visit::Done => {}
                 Visit::Never => {
-                    visits[next.draft] = Visit::Open;
-                    path.push((next.draft, named[next.draft].iter()));
+                    visits[next.value] = Visit::Open;
+                    path.push((next.value, named[next.value].iter()));
                 }
             }
         }

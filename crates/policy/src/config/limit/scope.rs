@@ -1,11 +1,13 @@
-//! Scope: the processes that count a limit together, and the name of this one among them.
+//! Scope: the processes that count a limit together, the name of this one among them, and its share
+//! while the shared store fails.
 
-use ratekeeper_core::LimitScope;
+use ratekeeper_core::{Algorithm as _, LimitScope, Outage};
 
-use crate::NodeName;
+use super::draft::Draft;
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::read::Table;
+use crate::{NodeName, RuleMode, Settings};
 
 /// Maximum number of characters of the name of a process.
 const MAX_NODE: usize = 40;
@@ -38,4 +40,23 @@ pub(in crate::config) fn node(
     out.error(codes::REDIS, text.at, message, label)
         .help("write for example node = \"env:HOSTNAME\"");
     Err(())
+}
+
+/// Warns of a limit with no share left for one process while the shared store fails.
+pub(in crate::config) fn no_share(draft: &Draft<'_>, settings: &Settings, out: &mut Findings<'_>) {
+    let rule = &draft.rule;
+    let nodes = settings.redis.as_ref().map_or(1, |redis| redis.nodes.get());
+    let cost = rule.cost.least();
+    let capacity = rule.limit.algorithm.capacity();
+    let fits = cost.get() * u64::from(nodes) <= capacity.get();
+    let is_whole = rule.limit.scope == LimitScope::Node;
+    if fits || is_whole || rule.mode == RuleMode::Off || rule.limit.outage != Outage::Local {
+        return;
+    }
+    let name = &rule.limit.name;
+    let message = format!("limit `{name}` refuses all requests while Redis fails");
+    let label = format!("{capacity} permits / {nodes} nodes: less than a request costs");
+    let at = draft.quantity_at.clone();
+    out.warning(codes::NO_SHARE, at, message, label)
+        .help("write on_store_error = \"deny\" if that is meant, or on_store_error = \"allow\"");
 }

@@ -19,7 +19,7 @@ use super::Surroundings;
 use super::forms::quantity;
 use crate::config::diagnostic::{Diagnostic, Findings};
 use crate::config::document::read::Table;
-use crate::config::document::{check, syntax};
+use crate::config::document::syntax;
 use crate::config::fields::{LIMIT, QUANTITY};
 use crate::config::render::{Colour, render};
 use crate::config::settings::time_zone;
@@ -87,7 +87,7 @@ fn algorithm(
     context: Context,
     out: &mut Findings<'_>,
 ) -> Option<AnyAlgorithm> {
-    check::quantity(written, out);
+    out.fields(written, 0..0, &QUANTITY, "the limiter");
     let zone = time_zone::zone(Table::root(written, &QUANTITY), out);
     let table = Table::root(written, &LIMIT); // whose reader asks for more fields
     let denials = match table.flag("count_denied") {

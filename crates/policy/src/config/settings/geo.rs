@@ -31,8 +31,8 @@ pub(in crate::config) fn geo(
     }
     let written = written?;
     let mut geo = Geo {
-        countries: named(written, "country_db", files.countries(), out),
-        networks: named(written, "asn_db", files.networks(), out),
+        countries: named(written, "country_db", files.countries.as_ref(), out),
+        networks: named(written, "asn_db", files.networks.as_ref(), out),
         ..Geo::default()
     };
     if let Some(name) = written.text("header") {

@@ -67,8 +67,8 @@ pub struct PolicyFiles {
     texts: BTreeMap<String, PolicyFile>,
     /// Name of the file of overrides.
     overrides: Option<String>,
-    countries: Option<DatabaseFile<Country>>,
-    networks: Option<DatabaseFile<Asn>>,
+    pub(super) countries: Option<DatabaseFile<Country>>,
+    pub(super) networks: Option<DatabaseFile<Asn>>,
 }
 
 /// A value that names a list: `"file:NAME"`, or `"!file:NAME"`, which negates all of its values.
@@ -140,54 +140,35 @@ impl PolicyFiles {
     pub fn read_changed<B: Into<Vec<u8>>>(
         &self,
         text: &str,
-        mut is_same: impl FnMut(&str) -> bool,
-        mut read: impl FnMut(&str, usize) -> Result<B, String>,
+        is_same: impl FnMut(&str) -> bool,
+        read: impl FnMut(&str, usize) -> Result<B, String>,
     ) -> Self {
-        let mut files = Self::default();
         if !["file:", "overrides", "_db", "error_pages"]
             .iter()
             .any(|word| text.contains(word))
         {
-            return files; // most policies: not parsed twice
+            return Self::default(); // most policies: not parsed twice
         }
         // Errors of the text are reported when it is parsed.
-        let document = syntax::document(text, &mut Findings::new(text));
-        let Some(document) = document else {
-            return files;
+        let Some(document) = syntax::document(text, &mut Findings::new(text)) else {
+            return Self::default();
         };
         let root = Table::root(document.get_ref(), &POLICY);
+        let mut texts = BTreeMap::new();
         each_value(root, |value| {
-            let Some(ListName { name, .. }) = ListName::of(value) else {
-                return;
-            };
-            if files.texts.len() < MAX_LISTS && !files.texts.contains_key(name) {
-                let file = PolicyFile::read(name, MAX_LIST_BYTES, &mut read);
-                files.texts.insert(name.to_owned(), file);
+            if let Some(list) = ListName::of(value)
+                && texts.len() < MAX_LISTS
+            {
+                texts.insert(list.name.to_owned(), MAX_LIST_BYTES);
             }
         });
-        if let Some(name) = root.text("overrides") {
-            let file = PolicyFile::read(name.value, MAX_BYTES, &mut read);
-            files.texts.insert(name.value.to_owned(), file);
-            files.overrides = Some(name.value.to_owned());
-        }
-        if let Some(geo) = root.table("geo") {
-            let name = |field| geo.text(field).map(|name| name.value);
-            files.countries = name("country_db").map(|name| {
-                DatabaseFile::read(name, self.countries.as_ref(), &mut is_same, &mut read)
-            });
-            files.networks = name("asn_db").map(|name| {
-                DatabaseFile::read(name, self.networks.as_ref(), &mut is_same, &mut read)
-            });
-        }
-        for name in error_pages(root) {
-            let file = PolicyFile::read(name, MAX_PAGE_BYTES, &mut read);
-            files.texts.insert(name.to_owned(), file);
-        }
-        if let Some(name) = keys_file(root) {
-            let file = PolicyFile::read(name, MAX_KEYS_BYTES, &mut read);
-            files.texts.insert(name.to_owned(), file);
-        }
-        files
+        let overrides: Option<String> = root.owned("overrides");
+        texts.extend(overrides.clone().map(|name| (name, MAX_BYTES)));
+        texts.extend(error_pages(root).map(|name| (name.to_owned(), MAX_PAGE_BYTES)));
+        texts.extend(keys_file(root).map(|name| (name.to_owned(), MAX_KEYS_BYTES)));
+        let geo = |field| root.table("geo")?.owned(field);
+        let databases = ["country_db", "asn_db"].map(geo);
+        self.fetched(texts, overrides, databases, is_same, read)
     }
 
     /// Reads the same files again, for a text that has not changed; see
@@ -195,22 +176,45 @@ impl PolicyFiles {
     #[must_use]
     pub fn read_again<B: Into<Vec<u8>>>(
         &self,
+        is_same: impl FnMut(&str) -> bool,
+        read: impl FnMut(&str, usize) -> Result<B, String>,
+    ) -> Self {
+        let texts = self.texts.iter();
+        let texts = texts.map(|(name, file)| (name.clone(), file.most));
+        let countries = self.countries.as_ref().map(|file| &*file.name);
+        let networks = self.networks.as_ref().map(|file| &*file.name);
+        let overrides = self.overrides.clone();
+        self.fetched(
+            texts.collect(),
+            overrides,
+            [countries, networks],
+            is_same,
+            read,
+        )
+    }
+
+    /// Reads texts, each with its maximum size, and the databases of countries and of networks.
+    fn fetched<B: Into<Vec<u8>>>(
+        &self,
+        texts: BTreeMap<String, usize>,
+        overrides: Option<String>,
+        databases: [Option<&str>; 2],
         mut is_same: impl FnMut(&str) -> bool,
         mut read: impl FnMut(&str, usize) -> Result<B, String>,
     ) -> Self {
-        let texts = self.texts.iter().map(|(name, file)| {
-            let file = PolicyFile::read(name, file.most, &mut read);
-            (name.clone(), file)
+        let texts = texts.into_iter().map(|(name, most)| {
+            let file = PolicyFile::read(&name, most, &mut read);
+            (name, file)
         });
         let texts = texts.collect();
-        let (countries, networks) = (self.countries.as_ref(), self.networks.as_ref());
+        let [countries, networks] = databases;
+        let (before, again) = (self.countries.as_ref(), self.networks.as_ref());
         Self {
             texts,
-            overrides: self.overrides.clone(),
+            overrides,
             countries: countries
-                .map(|file| DatabaseFile::read(&file.name, Some(file), &mut is_same, &mut read)),
-            networks: networks
-                .map(|file| DatabaseFile::read(&file.name, Some(file), &mut is_same, &mut read)),
+                .map(|name| DatabaseFile::read(name, before, &mut is_same, &mut read)),
+            networks: networks.map(|name| DatabaseFile::read(name, again, &mut is_same, &mut read)),
         }
     }
 
@@ -241,16 +245,6 @@ impl PolicyFiles {
         let networks = self.networks.as_ref().map(|file| &*file.name);
         let texts = self.texts.keys().map(String::as_str);
         texts.chain(countries).chain(networks)
-    }
-
-    /// Returns the database of countries, if the policy names one.
-    pub(in crate::config) fn countries(&self) -> Option<&DatabaseFile<Country>> {
-        self.countries.as_ref()
-    }
-
-    /// Returns the database of networks, if the policy names one.
-    pub(in crate::config) fn networks(&self) -> Option<&DatabaseFile<Asn>> {
-        self.networks.as_ref()
     }
 
     #[cfg(test)]

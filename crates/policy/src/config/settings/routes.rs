@@ -129,12 +129,10 @@ pub(in crate::config) fn on_limit(
         .map(|route| &*route.name)
         .collect();
     for draft in drafts {
-        let Some(text) = draft.table.text("on_limit") else {
+        let written = draft.table.text("on_limit");
+        let Some(text) = written.filter(|_| !is_excluded(draft.table, "on_limit")) else {
             continue;
         };
-        if is_excluded(draft.table, "on_limit") {
-            continue;
-        }
         let Some(route) = text.value.strip_prefix("route:") else {
             let message = format!("\"{}\" is not the name of a route", shown(text.value));
             out.error(codes::ROUTE, text.at, message, "expected \"route:NAME\"")

@@ -1,18 +1,36 @@
-//! Telemetry: reads where metrics and events go beside the admin listener and the log.
+//! Telemetry: reads where metrics, events and alerts go beside the admin listener and the log.
 //!
 //! ```text
-//!   [otlp]   endpoint = "http://127.0.0.1:4318"    headers = { authorization = "env:.." }
+//!   [otlp]     endpoint = "http://127.0.0.1:4318"    headers = { authorization = "env:.." }
+//!   [alerts]   webhook = { url = "https://..", secret = "env:..", ca = "ca.pem" }
+//!              reveal_keys = true
 //! ```
 
 use ratekeeper_core::Nanos;
 
-use super::http_url::{UrlField, http_url};
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::headers::header_name;
 use crate::config::document::read::{At, Table};
 use crate::config::document::scalar::secret;
-use crate::{OtlpSettings, Secret};
+use crate::config::reason::first_reason;
+use crate::{AlertSettings, OtlpSettings, Secret, WebhookSettings};
+
+/// Maximum length of a URL.
+const MAX_URL_BYTES: usize = 2_048;
+
+/// The field that holds a URL.
+#[derive(Clone, Copy, Debug)]
+struct UrlField {
+    /// Code of its errors.
+    code: &'static str,
+    /// `this is not the URL of ..`
+    what: &'static str,
+    /// What to write.
+    example: &'static str,
+    /// What to write in place of a login.
+    login: &'static str,
+}
 
 /// Default `interval` of `[otlp]`.
 const OTLP_INTERVAL: Nanos = Nanos::from_secs(15);
@@ -25,6 +43,12 @@ const OWN_FIELDS: [&str; 6] = [
     "content-length",
     "transfer-encoding",
 ];
+const WEBHOOK: UrlField = UrlField {
+    code: codes::ALERTS,
+    what: "a webhook",
+    example: "write for example url = \"https://hooks.example.com/ratekeeper\"",
+    login: "leave the login out: the receiver checks the signature of each message",
+};
 const ENDPOINT: UrlField = UrlField {
     code: codes::TELEMETRY,
     what: "a receiver of OTLP",
@@ -101,4 +125,65 @@ fn headers(table: Table<'_>, out: &mut Findings<'_>) -> Vec<(String, Secret)> {
         read.extend(secret(text).map(|place| (lower, place)));
     }
     read
+}
+
+/// Reads `[alerts]`.
+pub(super) fn alerts(root: Table<'_>, out: &mut Findings<'_>) -> AlertSettings {
+    let Some(table) = root.table("alerts") else {
+        return AlertSettings::default();
+    };
+    AlertSettings {
+        webhook: table.table("webhook").and_then(|table| webhook(table, out)),
+        reveal_keys: table.flag("reveal_keys") == Some(true),
+    }
+}
+
+fn webhook(table: Table<'_>, out: &mut Findings<'_>) -> Option<WebhookSettings> {
+    let url = table
+        .text("url")
+        .and_then(|text| http_url(&text, WEBHOOK, out));
+    if let (Some(url), Some(ca)) = (&url, table.text("ca"))
+        && url.starts_with("http:")
+    {
+        let message = "`ca` has no effect on a webhook without TLS";
+        let label = "the URL begins with http://";
+        out.error(codes::ALERTS, ca.at, message, label)
+            .help("write url = \"https://..\", or leave `ca` out");
+        return None;
+    }
+    Some(WebhookSettings {
+        url: url?,
+        secret: table.secret("secret")?,
+        ca: table.owned("ca"),
+    })
+}
+
+/// Reads `http://HOST[:PORT][/PATH][?QUERY]`, or the same with `https`.
+fn http_url(text: &At<&str>, field: UrlField, out: &mut Findings<'_>) -> Option<String> {
+    let rest = text.value.strip_prefix("https://");
+    let rest = rest.or_else(|| text.value.strip_prefix("http://"));
+    let after = rest.unwrap_or_default();
+    let end = after.find(['/', '?', '#']).unwrap_or(after.len());
+    let (authority, path) = after.split_at(end);
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (authority, "443"),
+    };
+    let reason = first_reason! {
+        rest.is_none() => "expected https:// or http://", field.example;
+        text.value.len() > MAX_URL_BYTES => format!("longer than {MAX_URL_BYTES} bytes"),
+            field.example;
+        !after.bytes().all(|byte| byte.is_ascii_graphic()) => "expected ASCII without spaces",
+            "percent-encode other characters";
+        authority.contains('@') => "the URL holds a login", field.login;
+        path.contains('#') => "a fragment is not sent", "leave out `#` and what follows";
+        host.is_empty() || !matches!(port.parse::<u16>(), Ok(1..)) =>
+            "expected a host, and a port from 1 to 65535 if there is one", field.example;
+    };
+    let Some(reason) = reason else {
+        return Some(text.value.to_owned());
+    };
+    let message = format!("this is not the URL of {}", field.what);
+    out.refuse(field.code, text.at.clone(), message, reason);
+    None
 }

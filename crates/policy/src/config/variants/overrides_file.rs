@@ -22,7 +22,6 @@ use crate::KeyPart;
 use crate::config::LineCounter;
 use crate::config::codes;
 use crate::config::diagnostic::{Findings, Severity, shown};
-use crate::config::document::check;
 use crate::config::document::read::{At, Table};
 use crate::config::document::syntax;
 use crate::config::fields::{MAX_OVERRIDES, OVERRIDES};
@@ -90,7 +89,7 @@ fn tables(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &mut Findings
             .help("write override = [] for a file without overrides");
         return;
     }
-    check::overrides(root, out);
+    out.fields(root, 0..0, &OVERRIDES, OVERRIDES.what);
     let mut lines = LineCounter::new(text);
     let root = Table::root(root, &OVERRIDES);
     overrides.tables(root, OverridePlace::FileTable, &mut lines, out);
