@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use super::codes;
-use super::document::meant::nearest;
 use super::reason::Reason;
+use super::reason::nearest;
 use super::settings::secrets::masked;
 
 /// Maximum number of findings kept of one file; the rest are counted.

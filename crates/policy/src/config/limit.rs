@@ -30,24 +30,20 @@ use self::alert::alert;
 use self::correction::{correction, is_counted, owing};
 use self::cost::{CostSurroundings, cost};
 use self::descriptors::separate;
-use self::draft::Draft;
 use self::refusal::{NamedResponse, Responses};
 use self::requests::{key, missing_key, name, requests};
 use self::scope::scope;
-use super::codes;
-use super::diagnostic::{Findings, shown};
 use super::document::check::place;
 use super::document::exclusions::exclusions;
 use super::document::percent::percent;
-use super::document::read::Table;
 use super::fields::{MAX_NAME, MAX_VARIANTS};
 use super::quantity::Surroundings;
 use super::quantity::balance;
 use super::quantity::forms::quantity;
 use super::quantity::unit::{in_unit, unit};
-use super::settings::policy_files::PolicyFiles;
 use super::settings::time_zone::ZoneSpec;
 use super::variants::{too_many, variants_by_day};
+use super::{Draft, Findings, PolicyFiles, Table, codes, shown};
 use crate::{Correction, KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
 
 /// `[defaults]`: values of limits without their own.

@@ -8,14 +8,12 @@ use std::sync::Arc;
 
 use ratekeeper_core::Algorithm as _;
 
-use super::codes;
-use super::diagnostic::Findings;
 use super::document::headers;
-use super::limit::draft::Draft;
 use super::limit::refusal::Responses;
 use super::limit::{ban, scope};
 use super::quantity::algorithm::AlgorithmSpec;
 use super::quantity::{QuantityKind, Refill};
+use super::{Draft, Findings, codes};
 use crate::{Cost, KeyPart, MissingKey, Role, RuleMode, Settings};
 
 /// Maximum number of limits with the same key and match that are compared with each other.

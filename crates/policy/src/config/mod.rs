@@ -17,6 +17,8 @@
 //! * `lints/` reports valid policies that are probably not as intended.
 //! * `codes/` explains each finding.
 //!
+//! The names that most files use are imported here once, and the files take them from here.
+//!
 //! Only the text is read, and the files that the caller hands over: time zones are compiled in, so
 //! that a policy means the same on every machine.
 
@@ -53,12 +55,13 @@ pub use variants::key_text::{exact_key_text, is_key_pattern, key_pairs};
 pub use variants::overrides_edit::{OverrideLine, OverridesCsv, override_lines};
 
 pub(crate) use self::diagnostic::{Findings, shown};
-use self::document::read::Table;
+use self::document::read::{At, Table};
 use self::fields::POLICY;
 use self::limit::FileContext;
 use self::limit::draft::Draft;
 use self::lints::visitors::{OpenListeners, Visitors};
 use self::quantity::unit::Conversions;
+use self::reason::{Reason, first_reason};
 use self::variants::VariantReader;
 use self::variants::overrides::{OverridePlace, OverrideReader};
 use crate::{Policy, Rules};

@@ -18,9 +18,8 @@ use std::ops::Range;
 use ratekeeper_core::{AnyAlgorithm, Denials, Nanos, Origin, Permits, Quota};
 
 use self::algorithm::AlgorithmSpec;
-use super::codes;
-use super::diagnostic::Findings;
 use super::settings::time_zone::ZoneSpec;
+use super::{Findings, codes};
 use crate::model::rules::calendar::Word;
 
 /// The amount that a limit allows.

@@ -1,4 +1,10 @@
-//! Reason: why something cannot be as it was written, and the edit that helps.
+//! Reason: why something cannot be as it was written, and the edit that helps: often, a known word
+//! that is spelt alike.
+
+/// Maximum number of characters of a compared word: longer ones are no misspelt names.
+const MAX_WORD: usize = 64;
+/// Maximum number of known words that are compared.
+const MAX_KNOWN: usize = 1_000;
 
 /// Why something was refused, and what to write instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,3 +33,49 @@ macro_rules! first_reason {
     };
 }
 pub(in crate::config) use first_reason;
+
+/// Returns the known word nearest to `word`, if it is near enough to be meant.
+pub(in crate::config) fn nearest<'k>(
+    word: &str,
+    known: impl IntoIterator<Item = &'k str>,
+) -> Option<&'k str> {
+    if word.len() > MAX_WORD {
+        return None;
+    }
+    let word = word.to_lowercase().replace('_', "-");
+    let length = word.chars().count();
+    // A third of the letters may be wrong: `brust` is `burst`, `x` is nothing.
+    let enough = |known: &str| length.max(known.len()) / 3;
+    let far = |known: &&'k str| {
+        let close = known.len().abs_diff(length) <= enough(known);
+        let distance = || strsim::damerau_levenshtein(&word, &known.replace('_', "-"));
+        close.then(distance).filter(|far| *far <= enough(known))
+    };
+    let known = known.into_iter().take(MAX_KNOWN);
+    known
+        .filter_map(|known| Some((far(&known)?, known)))
+        .min_by_key(|(far, _)| *far)
+        .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn a_third_of_the_letters_may_be_wrong() {
+        let known = ["name", "match", "key", "limit", "missing_key", "bucket"];
+        for (word, meant) in [
+            ("brust", None),
+            ("limti", Some("limit")),
+            ("keys", Some("key")),
+            ("missing-key", Some("missing_key")),
+            ("Match", Some("match")),
+            ("n\u{430}me", Some("name")),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, known), meant, "{word:?}");
+        }
+    }
+}

@@ -19,8 +19,9 @@ use std::ops::Range;
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
-use super::diagnostic::{Diagnostic, Severity, floor, line_start};
+use super::diagnostic::{floor, line_start};
 use super::settings::secrets;
+use super::{Diagnostic, Severity};
 
 /// Maximum width of a rendered line in columns; longer lines are cut around the carets.
 const WIDTH: usize = 140;

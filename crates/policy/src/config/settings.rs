@@ -17,11 +17,8 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
-use self::policy_files::PolicyFiles;
-use super::codes;
-use super::diagnostic::Findings;
 use super::document::headers::header_name;
-use super::document::read::{At, Table};
+use super::{At, Findings, PolicyFiles, Table, codes};
 use crate::{
     AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, PortUse, RevealKeys,
     Settings, SocketTrust, ValueError, network,

@@ -23,17 +23,16 @@ use std::ops::Range;
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Limit, LimitId, Origin};
 
 use self::other_numbers::written_with;
-use super::codes;
-use super::diagnostic::{Diagnostic, Findings, Severity, shown};
-use super::document::meant::nearest;
 use super::fields::MAX_VARIANTS;
 use super::limit::correction::owing;
-use super::limit::draft::{Draft, ExtraShare};
+use super::limit::draft::ExtraShare;
 use super::limit::priority::leaves_room;
 use super::quantity::forms::quantity;
 use super::quantity::numbers::is_unlimited;
 use super::quantity::{Quantity, QuantityByDay, Surroundings};
+use super::reason::nearest;
 use super::settings::time_zone::ZoneSpec;
+use super::{Diagnostic, Draft, Findings, Severity, codes, shown};
 use crate::{Allowance, Cost, Role, Rule, Variant, Variants};
 
 /// Compiles the numbers of plans and overrides, each once.

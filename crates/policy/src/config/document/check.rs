@@ -16,8 +16,7 @@ use toml::de::{DeTable, DeValue};
 use super::complaint::{Here, a_type, written};
 use super::read::{SpannedValue, factor, whole};
 use super::shape::{Need, Shape, TableSpec};
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
+use crate::config::{Findings, codes, shown};
 
 impl Findings<'_> {
     /// Checks the fields of one table. A text is one without a place.

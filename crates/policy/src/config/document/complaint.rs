@@ -9,9 +9,9 @@ use super::other_words;
 use super::read::SpannedValue;
 use super::scalar::{Scalar, unit_like};
 use super::shape::{FieldSpec, Shape, TableSpec};
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, grouped, shown};
+use crate::config::diagnostic::grouped;
 use crate::config::fields::owner;
+use crate::config::{Findings, codes, shown};
 
 /// Maximum number of known fields that a label lists.
 const LISTED: usize = 5;

@@ -5,9 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use ratekeeper_core::Key;
 
-use super::read::At;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
+use crate::config::{At, Findings, codes, shown};
 use crate::{Facts, KeyBytes, KeyPart, PathCase};
 
 /// Returns a value of a key part, written as in a request or as shown, as it stands in keys;

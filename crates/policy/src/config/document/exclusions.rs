@@ -3,9 +3,7 @@
 //! They are checked before anything is compiled. The reader of a field that is excluded says nothing
 //! more of it.
 
-use super::read::Table;
-use crate::config::codes;
-use crate::config::diagnostic::Findings;
+use crate::config::{Findings, Table, codes};
 
 /// A field, and the fields that cannot stand beside it.
 struct Exclusion {

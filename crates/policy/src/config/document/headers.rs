@@ -4,10 +4,7 @@
 //!   key = ["header:x-forwarded-for"]    each client writes another value, and has a limit of its own
 //! ```
 
-use super::read::At;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::limit::draft::Draft;
+use crate::config::{At, Draft, Findings, codes, shown};
 use crate::{KeyPart, MissingKey};
 
 /// Maximum number of characters of a header name.

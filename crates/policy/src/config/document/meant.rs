@@ -1,4 +1,4 @@
-//! Meant: the word, quota, duration, path or key part that was probably meant by a text that is none.
+//! Meant: the quota, duration, path or key part that was probably meant by a text that is none.
 //!
 //! ```text
 //!   5 per minute   5/min   5r/s         a quota         10 seconds   minute     a duration
@@ -11,15 +11,12 @@ use super::other_words;
 use super::scalar::rate;
 use super::scalar::{duration_like, rolling};
 use crate::KeyPart;
-use crate::config::diagnostic::shown;
 use crate::config::fields::{MAX_KEY_PARTS, MAX_NAME};
+use crate::config::reason::nearest;
+use crate::config::shown;
 use crate::model::keys::key_part::WORDS;
 use crate::nginx_part::nginx_part;
 
-/// Maximum number of characters of a compared word: longer ones are no misspelt names.
-const MAX_WORD: usize = 64;
-/// Maximum number of known words that are compared.
-const MAX_KNOWN: usize = 1_000;
 /// Signs of a regular expression, which are text in a path.
 const SIGNS: [&str; 7] = [".*", ".+", "\\", "(?", "([", "[0-9", "[^/"];
 
@@ -125,30 +122,6 @@ pub(in crate::config) fn part(text: &str) -> Option<String> {
         .then(|| format!("write its source, as in \"attr:{text}\" or \"header:{text}\""))
 }
 
-/// Returns the known word nearest to `word`, if it is near enough to be meant.
-pub(in crate::config) fn nearest<'k>(
-    word: &str,
-    known: impl IntoIterator<Item = &'k str>,
-) -> Option<&'k str> {
-    if word.len() > MAX_WORD {
-        return None;
-    }
-    let word = word.to_lowercase().replace('_', "-");
-    let length = word.chars().count();
-    // A third of the letters may be wrong: `brust` is `burst`, `x` is nothing.
-    let enough = |known: &str| length.max(known.len()) / 3;
-    let far = |known: &&'k str| {
-        let close = known.len().abs_diff(length) <= enough(known);
-        let distance = || strsim::damerau_levenshtein(&word, &known.replace('_', "-"));
-        close.then(distance).filter(|far| *far <= enough(known))
-    };
-    let known = known.into_iter().take(MAX_KNOWN);
-    known
-        .filter_map(|known| Some((far(&known)?, known)))
-        .min_by_key(|(far, _)| *far)
-        .map(|(_, known)| known)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,23 +187,6 @@ mod tests {
             ("ip/129", None),
         ] {
             assert_eq!(part(text).as_deref(), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_third_of_the_letters_may_be_wrong() {
-        let known = ["name", "match", "key", "limit", "missing_key", "bucket"];
-        for (word, meant) in [
-            ("brust", None),
-            ("limti", Some("limit")),
-            ("keys", Some("key")),
-            ("missing-key", Some("missing_key")),
-            ("Match", Some("match")),
-            ("n\u{430}me", Some("name")),
-            ("x", None),
-            ("", None),
-        ] {
-            assert_eq!(nearest(word, known), meant, "{word:?}");
         }
     }
 }

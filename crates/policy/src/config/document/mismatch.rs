@@ -7,8 +7,8 @@ use super::other_words;
 use super::read::SpannedValue;
 use super::scalar::Scalar;
 use super::shape::quoted;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, grouped, shown};
+use crate::config::diagnostic::grouped;
+use crate::config::{Findings, codes, shown};
 
 impl Findings<'_> {
     /// Reports a text that is no value of its kind; says nothing of one that is.

@@ -1,10 +1,6 @@
 //! Percent: percentages, and the share of a limit's keys for which it is enforced.
 
-use super::read::Table;
-use crate::config::codes;
-use crate::config::diagnostic::Findings;
-use crate::config::limit::draft::Draft;
-use crate::config::reason::first_reason;
+use crate::config::{Draft, Findings, Table, codes, first_reason};
 use crate::{KeyShare, RuleMode};
 
 /// `percent`

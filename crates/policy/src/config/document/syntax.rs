@@ -6,10 +6,8 @@ use jiff::civil;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::config::MAX_BYTES;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, line_start, shown};
-use crate::config::reason::{Reason, first_reason};
+use crate::config::diagnostic::line_start;
+use crate::config::{Findings, MAX_BYTES, Reason, codes, first_reason, shown};
 
 /// Parses the readable part of the document; `None` if there is nothing to read.
 pub(in crate::config) fn document<'t>(

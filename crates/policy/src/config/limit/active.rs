@@ -16,12 +16,9 @@ use ratekeeper_core::{Origin, Time};
 use toml::de::DeValue;
 use toml::value::{Datetime, Offset};
 
-use super::draft::Draft;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::{At, Table};
 use crate::config::settings::time_zone;
 use crate::config::settings::time_zone::ZoneSpec;
+use crate::config::{At, Draft, Findings, Table, codes, shown};
 use crate::model::rules::active::{Days, Hours, Schedule};
 use crate::model::rules::calendar::zone_name;
 use crate::model::rules::zone::Zone;

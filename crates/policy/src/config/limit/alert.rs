@@ -2,11 +2,8 @@
 
 use ratekeeper_core::Algorithm as _;
 
-use super::draft::Draft;
 use crate::Alert;
-use crate::config::codes;
-use crate::config::diagnostic::Findings;
-use crate::config::document::read::Table;
+use crate::config::{Draft, Findings, Table, codes};
 
 /// Reads `alert` of a limit, if it is written and right.
 pub(super) fn alert(limit: Table<'_>) -> Option<Alert> {

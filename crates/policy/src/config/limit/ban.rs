@@ -6,11 +6,8 @@
 //!   3/24h refusals: 1h, 2h, 4h, 8h, 16h, 24h, 24h, ..
 //! ```
 
-use super::draft::Draft;
-use crate::config::codes;
-use crate::config::diagnostic::Findings;
-use crate::config::document::read::Table;
 use crate::config::quantity::{Quantity, QuantityByDay};
+use crate::config::{Draft, Findings, Table, codes};
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, BanTerms, Banning, Denials, Permits, Quota};
 
 /// `grow` of bans that stay as long as the first.

@@ -7,13 +7,10 @@
 //!
 //! It has the algorithm of the limit, and counters of its own.
 
-use super::draft::Draft;
 use super::extras::beside;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::exclusions::is_excluded;
-use crate::config::reason::{Reason, first_reason};
 use crate::config::variants::{SetText, VariantReader};
+use crate::config::{Draft, Findings, Reason, codes, first_reason, shown};
 use crate::{Role, Rule, RuleMode};
 
 /// Reads `candidate` of every limit.

@@ -7,11 +7,9 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Call, Nanos, Outage};
 
 use super::cost::CostEstimate;
 use crate::Correction;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::{At, SpannedValue, Table, whole};
+use crate::config::document::read::{SpannedValue, whole};
 use crate::config::quantity::Quantity;
-use crate::config::reason::first_reason;
+use crate::config::{At, Findings, Table, codes, first_reason, shown};
 use crate::model::rules::correction::ResultSet;
 
 /// Time within which a report corrects a charge, unless the limit sets another.

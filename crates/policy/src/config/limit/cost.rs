@@ -4,13 +4,10 @@ use std::ops::Range;
 
 use ratekeeper_core::Permits;
 
-use super::draft::Draft;
 use super::requests::matching;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::{At, SpannedValue, Table, whole};
+use crate::config::document::read::{SpannedValue, whole};
 use crate::config::quantity::unit::cost_in;
-use crate::config::settings::policy_files::PolicyFiles;
+use crate::config::{At, Draft, Findings, PolicyFiles, Table, codes, shown};
 use crate::model::matching::pattern::is_token;
 use crate::{BodyField, Cost, CostSource, Field, PathCase, Price, PriceList, Unit};
 

@@ -3,10 +3,8 @@
 use std::ops::Range;
 
 use crate::KeyPart;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::Table;
 use crate::config::fields::MATCH;
+use crate::config::{Findings, Table, codes, shown};
 
 /// Fields of `match` that look at descriptors.
 const FIELDS: [&str; 2] = ["domain", "descriptor"];

@@ -12,16 +12,12 @@
 
 use ratekeeper_core::{Algorithm as _, Denials, LimitScope, Permits};
 
-use super::draft::Draft;
 use super::draft::ExtraShare;
 use super::extras::extra;
 use super::requests::key_part;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::exclusions::is_excluded;
-use crate::config::document::read::At;
-use crate::config::reason::{Reason, first_reason};
 use crate::config::variants::{VariantReader, WINDOWS, counts_values};
+use crate::config::{At, Draft, Findings, Reason, codes, first_reason, shown};
 use crate::{Cost, KeyPart, MissingKey, Role};
 
 /// Reads `distinct` of every limit.

@@ -6,11 +6,8 @@ use std::sync::Arc;
 
 use ratekeeper_core::Denials;
 
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::{At, Table};
 use crate::config::quantity::QuantityKind;
-use crate::config::reason::Reason;
+use crate::config::{At, Findings, Reason, Table, codes, shown};
 use crate::model::rules::chain::percent_of;
 use crate::{Role, Rule, RuleMode};
 

@@ -3,12 +3,9 @@
 use std::sync::Arc;
 
 use super::descriptors::separate;
-use super::draft::{Draft, unknown_limit};
+use super::draft::unknown_limit;
 use super::requests::requests;
-use crate::config::codes;
-use crate::config::diagnostic::Findings;
-use crate::config::document::read::{At, Table};
-use crate::config::settings::policy_files::PolicyFiles;
+use crate::config::{At, Draft, Findings, PolicyFiles, Table, codes};
 use crate::model::matching::glob::Glob;
 use crate::{Exemption, Matcher};
 

@@ -12,16 +12,12 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Denials, Limit, LimitId};
 
-use super::draft::Draft;
 use super::draft::{Extra, ExtraShare};
 use super::signals::SignalReader;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::exclusions::is_excluded;
-use crate::config::document::read::{At, Table};
 use crate::config::quantity::Quantity;
-use crate::config::reason::{Reason, first_reason};
 use crate::config::variants::{VariantReader, extra_quantity};
+use crate::config::{At, Draft, Findings, Reason, Table, codes, first_reason, shown};
 use crate::model::rules::signal::Signal;
 use crate::{Role, Rule, Settings, Variants};
 

@@ -7,10 +7,8 @@
 
 use ratekeeper_core::Denials;
 
-use super::draft::{Draft, LimitList, by_name};
-use crate::config::codes;
-use crate::config::diagnostic::Findings;
-use crate::config::reason::{Reason, first_reason};
+use super::draft::{LimitList, by_name};
+use crate::config::{Draft, Findings, Reason, codes, first_reason};
 use crate::{Role, Rule};
 
 const OTHERWISE: LimitList = LimitList {

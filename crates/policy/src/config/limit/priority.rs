@@ -8,14 +8,9 @@ use std::ops::Range;
 
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials};
 
-use super::draft::Draft;
 use super::requests::requests;
-use crate::config::codes;
-use crate::config::diagnostic::Findings;
 use crate::config::document::exclusions::is_excluded;
-use crate::config::document::read::Table;
-use crate::config::reason::{Reason, first_reason};
-use crate::config::settings::policy_files::PolicyFiles;
+use crate::config::{Draft, Findings, PolicyFiles, Reason, Table, codes, first_reason};
 use crate::{PathCase, Priority};
 
 /// Algorithms for which the room beside a cost is defined: a request is allowed at once or refused,

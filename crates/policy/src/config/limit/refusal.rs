@@ -5,9 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::requests::name;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::{At, Table};
+use crate::config::{At, Findings, Table, codes, shown};
 use crate::{Body, Refusal};
 
 /// Maximum size in bytes of `detail`, and of the text of a body.

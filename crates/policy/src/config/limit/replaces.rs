@@ -7,11 +7,8 @@
 //!   /search --> api         /login --> login
 //! ```
 
-use super::draft::{Draft, LimitList, by_name};
-use crate::config::codes;
-use crate::config::diagnostic::Findings;
-use crate::config::document::read::At;
-use crate::config::reason::{Reason, first_reason};
+use super::draft::{LimitList, by_name};
+use crate::config::{At, Draft, Findings, Reason, codes, first_reason};
 use crate::{KeyShare, MissingKey, RuleMode};
 
 const REPLACES: LimitList = LimitList {

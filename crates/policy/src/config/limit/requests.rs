@@ -5,14 +5,12 @@ use std::collections::BTreeSet;
 
 use ipnet::IpNet;
 
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::headers::header_name;
 use crate::config::document::meant;
-use crate::config::document::read::{At, Table, texts_up_to};
+use crate::config::document::read::texts_up_to;
 use crate::config::fields::{MAX_MATCH_VALUES, MAX_NAME, MAX_NAMES};
 use crate::config::settings::policy_files::ListName;
-use crate::config::settings::policy_files::PolicyFiles;
+use crate::config::{At, Findings, PolicyFiles, Table, codes, shown};
 use crate::{
     EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, Patterns, ValueError,
 };

@@ -3,10 +3,7 @@
 
 use ratekeeper_core::{Algorithm as _, LimitScope, Outage};
 
-use super::draft::Draft;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::Table;
+use crate::config::{Draft, Findings, Table, codes, shown};
 use crate::{NodeName, RuleMode, Settings};
 
 /// Maximum number of characters of the name of a process.

@@ -11,11 +11,9 @@ use std::sync::Arc;
 
 use ratekeeper_core::Nanos;
 
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::{At, Table};
 use crate::config::document::scalar::{Mismatch, Scalar, percentage};
 use crate::config::fields::MAX_PERCENT;
+use crate::config::{At, Findings, Table, codes, shown};
 use crate::model::rules::signal::{
     Gate, LOAD, PPM_OF_PERCENT, Signal, UpstreamMeasure, upstream_signal,
 };

@@ -7,10 +7,7 @@
 
 use std::net::IpAddr;
 
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::At;
-use crate::config::limit::draft::Draft;
+use crate::config::{At, Draft, Findings, codes, shown};
 use crate::{Facts, Field, KeyPart, Matcher};
 
 /// Warns of an override for a value that `match` of its limit excludes, or that names its part.

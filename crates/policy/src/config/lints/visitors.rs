@@ -10,12 +10,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::config::Listeners;
-use crate::config::codes;
-use crate::config::diagnostic::Findings;
 use crate::config::document::headers::header_name;
-use crate::config::document::read::{At, Table};
-use crate::config::limit::draft::Draft;
+use crate::config::{At, Draft, Findings, Listeners, Table, codes};
 use crate::model::keys::plan::PlanSource;
 use crate::{
     ClientIp, Cost, Exemption, Field, KeyPart, Matcher, Pattern, Plans, ProxySettings, Settings,

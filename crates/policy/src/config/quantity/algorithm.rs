@@ -2,9 +2,7 @@
 
 use ratekeeper_core::{Edge, Nanos};
 
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::{At, Table};
+use crate::config::{At, Findings, Table, codes, shown};
 
 /// Sub-buckets of `algorithm = "sub-buckets"`.
 const DEFAULT_SUB_BUCKETS: u32 = 6;

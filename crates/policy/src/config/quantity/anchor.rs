@@ -13,10 +13,9 @@ use jiff::civil::{self, Weekday};
 use toml::de::DeValue;
 use toml::value::Datetime;
 
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::{At, SpannedValue, Table, whole};
+use crate::config::document::read::{SpannedValue, whole};
 use crate::config::limit::active::civil_date;
+use crate::config::{At, Findings, Table, codes, shown};
 use crate::model::rules::active::Days;
 use crate::model::rules::calendar::{MonthDay, Word, YearDay};
 

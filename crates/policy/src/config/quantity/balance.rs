@@ -12,10 +12,7 @@ use toml::Spanned;
 
 use super::algorithm::{AlgorithmSpec, no_algorithm};
 use super::{Quantity, Surroundings, free};
-use crate::config::codes;
-use crate::config::diagnostic::Findings;
-use crate::config::document::read::{At, Table};
-use crate::config::limit::draft::Draft;
+use crate::config::{At, Draft, Findings, Table, codes};
 use crate::{RuleMode, Settings};
 
 /// Reads `balance = { start, max }`; `None` if the values make no sense, which is reported.

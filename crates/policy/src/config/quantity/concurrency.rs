@@ -12,9 +12,7 @@ use ratekeeper_core::{Concurrency, Nanos, Permits};
 use super::algorithm::{AlgorithmSpec, no_algorithm};
 use super::numbers::{Written, built};
 use super::{Quantity, Surroundings};
-use crate::config::codes;
-use crate::config::diagnostic::Findings;
-use crate::config::document::read::{At, Table};
+use crate::config::{At, Findings, Table, codes};
 
 /// Lease of a limit without one of its own.
 const DEFAULT_LEASE: Nanos = Nanos::from_secs(60);

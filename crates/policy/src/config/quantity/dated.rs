@@ -12,11 +12,9 @@ use super::algorithm::AlgorithmSpec;
 use super::anchor::{AnchorSpec, FirstDay};
 use super::numbers::{Written, built};
 use super::{Quantity, QuantityByDay, QuantityKind, Surroundings};
-use crate::config::codes;
-use crate::config::diagnostic::Findings;
-use crate::config::document::read::At;
 use crate::config::document::scalar::rolling;
 use crate::config::settings::time_zone::ZoneSpec;
+use crate::config::{At, Findings, codes};
 use crate::model::rules::calendar::{MonthDay, Word, YearDay, calendar, months};
 
 /// The words of the calendar.

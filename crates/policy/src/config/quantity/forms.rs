@@ -29,10 +29,9 @@ use super::numbers::{Written, built};
 use super::post_paid::{smooth_bursty, warm_up};
 use super::queue::{QueueSpec, queue};
 use super::{Quantity, QuantityKind, Refill, Surroundings, free};
-use crate::config::diagnostic::Findings;
-use crate::config::document::read::{At, Table};
 use crate::config::document::scalar::rate;
 use crate::config::limit::ban::with_ban;
+use crate::config::{At, Findings, Table};
 
 /// Returns the quantity of one `[[limit]]`, with its ban; `None` if it is reported as missing or
 /// wrong.

@@ -17,13 +17,11 @@ use toml::de::DeTable;
 
 use super::Surroundings;
 use super::forms::quantity;
-use crate::config::diagnostic::{Diagnostic, Findings};
-use crate::config::document::read::Table;
 use crate::config::document::syntax;
 use crate::config::fields::{LIMIT, QUANTITY};
 use crate::config::render::{Colour, render};
 use crate::config::settings::time_zone;
-use crate::config::{Context, codes};
+use crate::config::{Context, Diagnostic, Findings, Table, codes};
 
 /// File name in messages that point at the text.
 const FILE: &str = "limit";

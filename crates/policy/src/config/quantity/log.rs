@@ -5,9 +5,7 @@ use std::ops::Range;
 use ratekeeper_core::algorithms::log::MAX_PERMITS;
 use ratekeeper_core::{Error, Log, Nanos, Quota};
 
-use crate::config::codes;
-use crate::config::diagnostic::Findings;
-use crate::config::document::read::{At, Table};
+use crate::config::{At, Findings, Table, codes};
 
 /// Bytes that a log keeps for a permit.
 const BYTES: u64 = 8;

@@ -3,11 +3,9 @@
 
 use ratekeeper_core::{Error, Nanos};
 
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::meant;
-use crate::config::document::read::At;
 use crate::config::document::scalar::{SHORTEST, Scalar, rolling};
+use crate::config::{At, Findings, codes, shown};
 
 const SPACING: Scalar = Scalar::Span {
     least: SHORTEST,

@@ -17,10 +17,8 @@ use ratekeeper_core::{AnyAlgorithm, Error, Nanos, Permits, Quota, WarmUp};
 use super::dated::Dated;
 use super::numbers::{Written, built};
 use super::{Quantity, Surroundings, free};
-use crate::config::codes;
-use crate::config::diagnostic::Findings;
-use crate::config::document::read::{At, Table};
 use crate::config::document::scalar::rate;
+use crate::config::{At, Findings, Table, codes};
 
 /// Maximum rate: prices are cut to whole microseconds, by up to three a request, which at this
 /// many permits a second is three quarters of the price of a permit.

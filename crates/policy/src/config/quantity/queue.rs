@@ -10,9 +10,7 @@
 
 use ratekeeper_core::{Gcra, Nanos, Permits, Quota};
 
-use crate::config::codes;
-use crate::config::diagnostic::Findings;
-use crate::config::document::read::Table;
+use crate::config::{Findings, Table, codes};
 
 /// Longest debt of a queue proposed in the help: safely below the longest possible one.
 const LONG: Nanos = Nanos::from_secs(365 * 86_400);

@@ -14,10 +14,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::Cost;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::{SpannedValue, Table, text_or_number};
+use crate::config::document::read::{SpannedValue, text_or_number};
 use crate::config::fields::{LIMIT, POLICY};
+use crate::config::{Findings, Table, codes, shown};
 use crate::http::unit::{Decimal, Unit};
 
 /// How a quantity is written.

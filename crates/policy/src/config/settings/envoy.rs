@@ -3,8 +3,7 @@
 use ratekeeper_core::Outage;
 
 use super::header_name;
-use crate::config::diagnostic::Findings;
-use crate::config::document::read::Table;
+use crate::config::{Findings, Table};
 use crate::{EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, Tls, envoy};
 
 /// Reads the configuration files of `[envoy]`.

@@ -6,14 +6,10 @@ use std::sync::Arc;
 
 use ratekeeper_core::Gcra;
 
-use super::policy_files::PolicyFiles;
 use super::routes::{adaptive_concurrency, routes, upstream};
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::{At, Table};
 use crate::config::document::scalar::rate;
 use crate::config::fields::ERRORS;
-use crate::config::reason::first_reason;
+use crate::config::{At, Findings, PolicyFiles, Table, codes, first_reason, shown};
 use crate::model::matching::pattern::is_token;
 use crate::model::settings::upstream_url::is_server_name;
 use crate::{

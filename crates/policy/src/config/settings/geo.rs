@@ -5,11 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::database_file::DatabaseFile;
-use super::policy_files::PolicyFiles;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::headers::header_name;
-use crate::config::document::read::{At, Table, name_of};
+use crate::config::document::read::name_of;
+use crate::config::{At, Findings, PolicyFiles, Table, codes, shown};
 use crate::model::client::geo::{GeoValue, NamedDatabase};
 use crate::{ClientIp, Country, Geo};
 

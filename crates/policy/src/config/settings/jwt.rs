@@ -3,12 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::policy_files::PolicyFiles;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::headers::header_name;
-use crate::config::document::read::{At, Table};
-use crate::config::limit::draft::Draft;
+use crate::config::{At, Draft, Findings, PolicyFiles, Table, codes, shown};
 use crate::model::client::tokens::{TokenSettings, Tokens};
 use crate::{Field, KeyPart, Matcher, MissingKey, ProxySettings, Settings};
 

@@ -7,12 +7,9 @@ use std::num::NonZeroU32;
 
 use ratekeeper_core::Nanos;
 
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::{At, Table};
 use crate::config::fields::MAX_SEEDS;
 use crate::config::limit::scope;
-use crate::config::reason::first_reason;
+use crate::config::{At, Findings, Table, codes, first_reason, shown};
 use crate::{RedisSettings, Secret, SentinelSettings, StoreTls};
 
 /// Default deadline: ten times the slowest answer of a server beside this process, and less than

@@ -12,15 +12,10 @@ use std::collections::HashSet;
 
 use ratekeeper_core::Algorithm as _;
 
-use super::policy_files::PolicyFiles;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::exclusions::is_excluded;
-use crate::config::document::read::{At, Table};
-use crate::config::limit::draft::Draft;
 use crate::config::limit::priority::priority;
 use crate::config::limit::requests::{name, requests};
-use crate::config::reason::{Reason, first_reason};
+use crate::config::{At, Draft, Findings, PolicyFiles, Reason, Table, codes, first_reason, shown};
 use crate::{AdaptiveBounds, PathCase, Route, Settings, UpstreamUrl, ValueError};
 
 /// Reads `[[listen.proxy.route]]`; `usual` has the values of a route without its own.

@@ -8,12 +8,9 @@
 
 use ratekeeper_core::Nanos;
 
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::headers::header_name;
-use crate::config::document::read::{At, Table};
 use crate::config::document::scalar::secret;
-use crate::config::reason::first_reason;
+use crate::config::{At, Findings, Table, codes, first_reason, shown};
 use crate::{AlertSettings, OtlpSettings, Secret, WebhookSettings};
 
 /// Maximum length of a URL.

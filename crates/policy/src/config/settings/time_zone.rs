@@ -2,9 +2,7 @@
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::Table;
+use crate::config::{Findings, Table, codes, shown};
 
 /// The time zone of calendar words.
 #[derive(Clone, Debug)]

@@ -9,11 +9,9 @@
 //!
 //! An empty list is valid: it has no value that matches.
 
-use super::policy_files::{ListName, PolicyFiles};
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::At;
+use super::policy_files::ListName;
 use crate::config::fields::MAX_MATCH_VALUES;
+use crate::config::{At, Findings, PolicyFiles, codes, shown};
 use crate::{Field, Pattern, ValueError};
 
 /// Maximum number of wrong lines of one list that are reported.

@@ -4,11 +4,10 @@ use ratekeeper_core::Quota;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
-use crate::config::document::read::{At, SpannedValue, Table};
+use crate::config::document::read::SpannedValue;
 use crate::config::fields::{MAX_AT_ONCE, QUANTITIES};
 use crate::config::quantity::numbers::{Written, built, duration};
+use crate::config::{At, Findings, Table, codes, shown};
 
 /// Returns the table of a limit with other numbers; `None` if their form is reported as wrong.
 pub(super) fn written_with<'s>(

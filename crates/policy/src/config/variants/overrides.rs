@@ -10,14 +10,12 @@ use toml::de::DeValue;
 
 use super::key_text::pieces;
 use super::{SetText, VariantReader};
-use crate::config::LineCounter;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::exact_value::exact_value;
-use crate::config::document::read::{At, Table, text_or_number};
+use crate::config::document::read::text_or_number;
 use crate::config::fields::MAX_PATTERNS;
-use crate::config::limit::draft::{Draft, by_name};
+use crate::config::limit::draft::by_name;
 use crate::config::lints::unmatched::never_matches;
+use crate::config::{At, Draft, Findings, LineCounter, Table, codes, shown};
 use crate::model::keys::overrides::{Override, OverrideKey, Overrides, PartPattern};
 use crate::model::matching::glob::Glob;
 use crate::{KeyPart, PathCase};

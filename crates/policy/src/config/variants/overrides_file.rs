@@ -19,14 +19,9 @@ use std::path::Path;
 use super::key_text::key_pairs;
 use super::overrides::{OverridePlace, OverrideReader, OverrideText};
 use crate::KeyPart;
-use crate::config::LineCounter;
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, Severity, shown};
-use crate::config::document::read::{At, Table};
 use crate::config::document::syntax;
 use crate::config::fields::{MAX_OVERRIDES, OVERRIDES};
-use crate::config::limit::draft::Draft;
-use crate::config::settings::policy_files::PolicyFiles;
+use crate::config::{At, Draft, Findings, LineCounter, PolicyFiles, Severity, Table, codes, shown};
 
 /// Names of the columns; the first three must be there.
 pub(super) const COLUMNS: [&str; 5] = ["limit", "key", "set", "until", "reason"];

@@ -3,14 +3,12 @@
 use std::collections::HashMap;
 
 use super::{SetText, VariantReader};
-use crate::config::codes;
-use crate::config::diagnostic::{Findings, shown};
 use crate::config::document::exact_value::exact_value;
-use crate::config::document::read::{At, SpannedValue, Table, name_of, text_or_number};
+use crate::config::document::read::{SpannedValue, name_of, text_or_number};
 use crate::config::fields::{MAX_PLAN_KEYS, MAX_PLANS};
-use crate::config::limit::draft::Draft;
 use crate::config::limit::requests::{key_part, name};
 use crate::config::settings::jwt::has_tokens;
+use crate::config::{At, Draft, Findings, Table, codes, shown};
 use crate::model::keys::plan::PlanSource;
 use crate::{Allowance, KeyPart, PathCase, Plans};
 
