@@ -7,9 +7,9 @@
 use std::ops::Range;
 
 use super::codes;
-use super::reason::Reason;
-use super::reason::nearest;
+use super::reason::{Reason, nearest};
 use super::settings::secrets::masked;
+use crate::ValueError;
 
 /// Maximum number of findings kept of one file; the rest are counted.
 const MAX_FINDINGS: usize = 200;
@@ -98,6 +98,17 @@ impl<'t> Findings<'t> {
         reason: Reason,
     ) -> &mut Diagnostic {
         self.error(code, at, message, reason.why).help(reason.help)
+    }
+
+    /// Adds an error about a value that its type refuses.
+    pub(in crate::config) fn invalid(
+        &mut self,
+        code: &'static str,
+        at: Range<usize>,
+        error: ValueError,
+        label: impl Into<String>,
+    ) {
+        self.error(code, at, error.reason, label).help(error.help);
     }
 
     /// Returns a help for a word that is not known: the nearest one as the value of a field, where

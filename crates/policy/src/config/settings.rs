@@ -21,7 +21,7 @@ use super::document::headers::header_name;
 use super::{At, Findings, PolicyFiles, Table, codes};
 use crate::{
     AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, PortUse, RevealKeys,
-    Settings, SocketTrust, ValueError, network,
+    Settings, SocketTrust, network,
 };
 
 /// `headers`
@@ -87,15 +87,9 @@ pub(super) fn client_ip(root: Table<'_>, out: &mut Findings<'_>) -> ClientIp {
 
 /// Reads an address or a block.
 fn proxy(text: &At<&str>, out: &mut Findings<'_>) -> Option<IpNet> {
-    let network = match network(text.value) {
-        Ok(network) => network,
-        Err(ValueError { reason, help }) => {
-            let label = "expected an address or a CIDR block";
-            out.error(codes::PROXY, text.at.clone(), reason, label)
-                .help(help);
-            return None;
-        }
-    };
+    let label = "expected an address or a CIDR block";
+    let refuse = |error| out.invalid(codes::PROXY, text.at.clone(), error, label);
+    let network = network(text.value).map_err(refuse).ok()?;
     if network.prefix_len() == 0 {
         let message = format!("`{network}` trusts every address");
         let label = "every client could then choose its address by sending a header";

@@ -32,7 +32,7 @@ use super::quantity::numbers::is_unlimited;
 use super::quantity::{Quantity, QuantityByDay, Surroundings};
 use super::reason::nearest;
 use super::settings::time_zone::ZoneSpec;
-use super::{Diagnostic, Draft, Findings, Severity, codes, shown};
+use super::{Draft, Findings, Severity, codes, shown};
 use crate::{Allowance, Cost, Role, Rule, Variant, Variants};
 
 /// Compiles the numbers of plans and overrides, each once.
@@ -135,28 +135,14 @@ impl<'a> VariantReader<'a> {
         let mut findings = Findings::new("");
         let quantity = written_with(table, set.text, &mut findings)
             .and_then(|written| quantity(table.with(&written), around, &mut findings));
-        let errors = findings.finish().into_iter();
-        let error = errors
-            .into_iter()
-            .find(|one| one.severity == Severity::Error);
-        if let Some(Diagnostic {
-            code,
-            message,
-            label,
-            help,
-            ..
-        }) = error
-        {
-            let help = word_meant(&set, code)
-                .map(|word| {
-                    format!(
-                        "write {}",
-                        in_field(set.field, &format!("limit = \"{word}\""))
-                    )
-                })
-                .or_else(|| help.map(|help| in_field(set.field, &help)));
-            let found = out.error(code, at.clone(), message, label);
-            found.help(help.unwrap_or_default());
+        let mut found = findings.finish().into_iter();
+        if let Some(error) = found.find(|one| one.severity == Severity::Error) {
+            let help = match word_meant(&set, error.code) {
+                Some(word) => format!("write limit = \"{word}\""),
+                None => error.help.unwrap_or_default(),
+            };
+            out.error(error.code, at.clone(), error.message, error.label)
+                .help(in_field(set.field, &help));
             return None;
         }
         let quantity = quantity?;
@@ -165,15 +151,11 @@ impl<'a> VariantReader<'a> {
             Some(cost) if cost > capacity => {
                 let name = &draft.rule.limit.name;
                 let text = shown(set.text);
-                let which = match &draft.rule.cost {
-                    Cost::Priced(_) => "requests of the highest price",
-                    _ => "a request",
+                let (which, each) = match draft.rule.cost {
+                    Cost::Priced(_) => ("requests of the highest price", "a request may cost"),
+                    _ => ("a request", "each request costs"),
                 };
                 let message = format!("limit `{name}` with \"{text}\" can never let {which} pass");
-                let each = match draft.rule.cost {
-                    Cost::Priced(_) => "a request may cost",
-                    _ => "each request costs",
-                };
                 let label = format!("holds {capacity}, and {each} {cost}");
                 out.error(codes::COST_TOO_HIGH, at.clone(), message, label)
                     .help(match set.field {

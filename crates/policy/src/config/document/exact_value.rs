@@ -49,8 +49,7 @@ pub(in crate::config) fn exact_value(
         KeyPart::Country | KeyPart::Continent | KeyPart::Asn => {
             if let Some(Err(error)) = part.normal_place(text.value) {
                 let label = format!("not a value of `{part}`");
-                out.error(codes::PLACE, text.at.clone(), error.reason, label)
-                    .help(error.help);
+                out.invalid(codes::PLACE, text.at.clone(), error, label);
                 return None;
             }
             part.write_plain(text.value, ipv6_prefix, &mut bytes);

@@ -9,7 +9,7 @@ use crate::config::document::read::{SpannedValue, whole};
 use crate::config::quantity::unit::cost_in;
 use crate::config::{At, Draft, Findings, PolicyFiles, Table, codes, shown};
 use crate::model::matching::pattern::is_token;
-use crate::{BodyField, Cost, CostSource, Field, PathCase, Price, PriceList, Unit};
+use crate::{BodyField, Cost, CostSource, Field, PathCase, Price, PriceList, Unit, ValueError};
 
 /// Maximum number of characters of a field of a response.
 const MAX_FIELD: usize = 128;
@@ -45,21 +45,17 @@ pub(super) fn cost(
     around: &CostSurroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<CostSpec> {
-    let Some(node) = table.get("cost") else {
-        let cost = At::new(Cost::Request, 0..0);
-        let estimate = None;
-        return Some(CostSpec { cost, estimate });
-    };
-    if let Some(table) = table.table("cost") {
-        let cost = written(table, "reserve", around, out)?;
-        let settle = table.text("settle");
+    let (cost, estimate) = if let Some(fields) = table.table("cost") {
+        let cost = written(fields, "reserve", around, out)?;
+        let settle = fields.text("settle");
         let settle = settle.and_then(|text| source(&text, out));
-        let at = node.span();
-        let estimate = Some(CostEstimate { at, settle });
-        return Some(CostSpec { cost, estimate });
-    }
-    let cost = written(table, "cost", around, out)?;
-    let estimate = None;
+        let at = fields.at();
+        (cost, Some(CostEstimate { at, settle }))
+    } else if table.has("cost") {
+        (written(table, "cost", around, out)?, None)
+    } else {
+        (At::new(Cost::Request, 0..0), None)
+    };
     Some(CostSpec { cost, estimate })
 }
 
@@ -149,15 +145,10 @@ fn amount(
             return Some(At::new(cost_in(attribute, unit), node.span()));
         }
         if text.starts_with("json:") || text.starts_with("form:") {
-            return match BodyField::parse(text) {
-                Ok(field) => Some(At::new(Cost::Body(field, unit.cloned()), node.span())),
-                Err(error) => {
-                    let label = "expected \"json:/NAME\" or \"form:NAME\"";
-                    out.error(codes::COST, node.span(), error.reason, label)
-                        .help(error.help);
-                    None
-                }
-            };
+            let label = "expected \"json:/NAME\" or \"form:NAME\"";
+            let refuse = |error| out.invalid(codes::COST, node.span(), error, label);
+            let field = BodyField::parse(text).map_err(refuse).ok()?;
+            return Some(At::new(Cost::Body(field, unit.cloned()), node.span()));
         }
         let help = match text.trim().parse::<u64>() {
             Ok(number) => format!("write it without quotes: {field} = {number}"),
@@ -206,16 +197,18 @@ fn source(text: &At<&str>, out: &mut Findings<'_>) -> Option<CostSource> {
     let label = "expected \"response.header:NAME\", \"response.trailer:NAME\" or \
                  \"response.json:/NAME\"";
     if let Some(source) = of_response.filter(|source| source.starts_with("json:")) {
-        return match BodyField::parse(source) {
-            Ok(field) => Some(CostSource::Body(field)),
-            Err(error) => {
-                let [reason, help] = [error.reason, error.help]
-                    .map(|text| text.replacen("json:", "response.json:", 1));
-                out.error(codes::COST, text.at.clone(), reason, label)
-                    .help(help);
-                None
-            }
+        let refuse = |error: ValueError| {
+            let words = [error.reason, error.help];
+            let [reason, help] = words.map(|text| text.replacen("json:", "response.json:", 1));
+            out.invalid(
+                codes::COST,
+                text.at.clone(),
+                ValueError::new(reason, help),
+                label,
+            );
         };
+        let field = BodyField::parse(source).map_err(refuse);
+        return field.ok().map(CostSource::Body);
     }
     let message = format!("\"{}\" is not a place in a response", shown(text.value));
     let help = "write settle = \"response.header:x-tokens-used\" or settle = \

@@ -68,20 +68,22 @@ pub(in crate::config) fn by_name(drafts: &[Draft<'_>]) -> HashMap<Arc<str>, usiz
     names.zip(0..).collect()
 }
 
-/// Reports a name that no limit has; `other` is what to write if no known name is near.
-pub(super) fn unknown_limit<'k>(
+/// Label of a name that no limit has.
+pub(super) const HERE: &str = "not found in this file";
+
+/// Reports a name that no limit has; `missing` has the label, and the help if no known name is near.
+pub(in crate::config) fn unknown_limit<'k>(
     name: &At<&str>,
     known: impl Iterator<Item = &'k str>,
-    other: &str,
+    missing: Reason,
     out: &mut Findings<'_>,
 ) {
     if !out.is_whole() {
-        return;
+        return; // it may stand where the text could not be read
     }
-    let help = out.meant(name.value, known, "", || other.to_owned());
+    let help = out.meant(name.value, known, "", || missing.help);
     let message = format!("no limit is called `{}`", shown(name.value));
-    let label = "not found in this file";
-    out.error(codes::UNKNOWN_LIMIT, name.at.clone(), message, label)
+    out.error(codes::UNKNOWN_LIMIT, name.at.clone(), message, missing.why)
         .help(help);
 }
 
@@ -108,7 +110,8 @@ impl LimitList {
         for text in by.table.texts(self.field) {
             let Some(&index) = names.get(text.value) else {
                 let known = names.keys().map(|name| &**name);
-                unknown_limit(&text, known, "write the name of another limit", out);
+                let help = "write the name of another limit";
+                unknown_limit(&text, known, Reason::new(HERE, help), out);
                 continue;
             };
             let twice = listed.iter().any(|named| named.value == index);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::descriptors::separate;
-use super::draft::unknown_limit;
+use super::draft::{HERE, unknown_limit};
 use super::requests::requests;
-use crate::config::{At, Draft, Findings, PolicyFiles, Table, codes};
+use crate::config::{At, Draft, Findings, PolicyFiles, Reason, Table, codes};
 use crate::model::matching::glob::Glob;
 use crate::{Exemption, Matcher};
 
@@ -44,7 +44,7 @@ pub(in crate::config) fn exempt(
                     )
                 });
                 let other = first.as_deref().unwrap_or("write \"*\" for all limits");
-                unknown_limit(glob, sorted.names(), other, out);
+                unknown_limit(glob, sorted.names(), Reason::new(HERE, other), out);
             }
         }
         for (draft, _) in drafts

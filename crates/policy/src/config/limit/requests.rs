@@ -11,9 +11,7 @@ use crate::config::document::read::texts_up_to;
 use crate::config::fields::{MAX_MATCH_VALUES, MAX_NAME, MAX_NAMES};
 use crate::config::settings::policy_files::ListName;
 use crate::config::{At, Findings, PolicyFiles, Table, codes, shown};
-use crate::{
-    EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, Patterns, ValueError,
-};
+use crate::{EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, Patterns};
 
 /// Maximum number of characters of a name in `attr.X`, `query.X` or `cookie.X`.
 const MAX_FIELD_NAME: usize = 100;
@@ -137,7 +135,7 @@ impl Requests {
                         } else {
                             codes::MATCH_VALUE
                         };
-                        value_error(code, text, label, error, out);
+                        out.invalid(code, text.at.clone(), error, label);
                     }
                 }
             }
@@ -207,17 +205,6 @@ fn field_name(group: &str, text: &At<&str>, out: &mut Findings<'_>) -> Option<St
     None
 }
 
-fn value_error(
-    code: &'static str,
-    text: &At<&str>,
-    label: String,
-    error: ValueError,
-    out: &mut Findings<'_>,
-) {
-    let ValueError { reason, help } = error;
-    out.error(code, text.at.clone(), reason, label).help(help);
-}
-
 /// Reads `key`; `None` if it is missing or a part of it is refused.
 pub(super) fn key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<KeyPart>> {
     let written = table.texts("key");
@@ -254,7 +241,7 @@ pub(in crate::config) fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Op
     if let Some(help) = meant::part(text.value) {
         error.help = help;
     }
-    value_error(codes::KEY_PART, text, "not a key part".into(), error, out);
+    out.invalid(codes::KEY_PART, text.at.clone(), error, "not a key part");
     None
 }
 

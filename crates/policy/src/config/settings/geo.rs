@@ -45,10 +45,7 @@ pub(in crate::config) fn geo(
     }
     if let Some(code) = written.text("unknown") {
         geo.unknown = Country::parse(code.value)
-            .map_err(|error| {
-                out.error(codes::PLACE, code.at, error.reason, "not a country")
-                    .help(error.help);
-            })
+            .map_err(|error| out.invalid(codes::PLACE, code.at, error, "not a country"))
             .ok();
     }
     if let Some(seconds) = unix_nanos.map(|nanos| nanos / 1_000_000_000) {

@@ -26,15 +26,10 @@ pub(super) fn redis(table: Table<'_>, out: &mut Findings<'_>) -> Option<RedisSet
     let kind = kind(table, sentinel.is_some(), out)?;
     let urls = urls(table, kind, out);
     let sentinel = sentinel.map(|sentinel| watched(sentinel, out));
-    let tls = table.table("tls").map(|tls| {
-        let files = tls_files(tls, out);
-        if let (Some(urls), Some(files)) = (&urls, &files)
-            && *files != StoreTls::default()
-        {
-            warn_unused(tls, urls, out);
-        }
-        files
-    });
+    let tls = match table.table("tls") {
+        Some(tls) => tls_files(tls, urls.as_deref(), out),
+        None => Some(StoreTls::default()),
+    };
     let login = login(table, "REDIS", out);
     let database = database(table, kind, out);
     let nodes = table.number("nodes").and_then(NonZeroU32::new);
@@ -47,7 +42,7 @@ pub(super) fn redis(table: Table<'_>, out: &mut Findings<'_>) -> Option<RedisSet
             Some(sentinel) => Some(sentinel?),
             None => None,
         },
-        tls: tls.unwrap_or_else(|| Some(StoreTls::default()))?,
+        tls: tls?,
         username,
         password,
         database: database?,
@@ -194,18 +189,8 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
     None
 }
 
-/// Warns of `[store.redis.tls]` if no connection uses it.
-fn warn_unused(tls: Table<'_>, urls: &[String], out: &mut Findings<'_>) {
-    if !urls.iter().any(|url| url.starts_with(ENCRYPTED)) {
-        let message = "no connection uses [store.redis.tls]";
-        let label = "no URL begins with rediss";
-        out.warning(codes::REDIS, tls.at(), message, label)
-            .help("write for example url = \"rediss://10.0.0.7:6379\"");
-    }
-}
-
-/// Reads `[store.redis.tls]`; paths are as written.
-fn tls_files(tls: Table<'_>, out: &mut Findings<'_>) -> Option<StoreTls> {
+/// Reads `[store.redis.tls]`, with paths as written, and warns if no connection uses it.
+fn tls_files(tls: Table<'_>, urls: Option<&[String]>, out: &mut Findings<'_>) -> Option<StoreTls> {
     const OWN: [&str; 2] = ["client_certificate", "client_key"];
     let identity = match OWN.map(|name| tls.owned(name)) {
         [Some(certificate), Some(key)] => Some((certificate, key)),
@@ -223,11 +208,19 @@ fn tls_files(tls: Table<'_>, out: &mut Findings<'_>) -> Option<StoreTls> {
             return None;
         }
     };
-    Some(StoreTls {
+    let files = StoreTls {
         ca: tls.owned("ca"),
         identity,
         server_name: tls.owned("server_name"),
-    })
+    };
+    let is_plain = urls.is_some_and(|urls| !urls.iter().any(|url| url.starts_with(ENCRYPTED)));
+    if is_plain && files != StoreTls::default() {
+        let message = "no connection uses [store.redis.tls]";
+        let label = "no URL begins with rediss";
+        out.warning(codes::REDIS, tls.at(), message, label)
+            .help("write for example url = \"rediss://10.0.0.7:6379\"");
+    }
+    Some(files)
 }
 
 /// Returns the places of a name and a password; `None` if one of them is wrong, which is

@@ -16,7 +16,7 @@ use crate::config::document::exclusions::is_excluded;
 use crate::config::limit::priority::priority;
 use crate::config::limit::requests::{name, requests};
 use crate::config::{At, Draft, Findings, PolicyFiles, Reason, Table, codes, first_reason, shown};
-use crate::{AdaptiveBounds, PathCase, Route, Settings, UpstreamUrl, ValueError};
+use crate::{AdaptiveBounds, PathCase, Route, Settings, UpstreamUrl};
 
 /// Reads `[[listen.proxy.route]]`; `usual` has the values of a route without its own.
 pub(super) fn routes(
@@ -72,19 +72,14 @@ pub(super) fn routes(
 /// Reads `upstream`; `None` if an address is refused.
 pub(super) fn upstream(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<UpstreamUrl>> {
     let written = table.texts("upstream");
-    let read = written.iter().map(|text| address_of(text, out));
-    let read: Vec<Option<UpstreamUrl>> = read.collect();
-    let urls: Option<Vec<UpstreamUrl>> = read.into_iter().collect();
-    urls.filter(|urls| !urls.is_empty())
+    let urls = written.iter().filter_map(|text| address_of(text, out));
+    let urls: Vec<UpstreamUrl> = urls.collect();
+    (urls.len() == written.len() && !urls.is_empty()).then_some(urls)
 }
 
 fn address_of(text: &At<&str>, out: &mut Findings<'_>) -> Option<UpstreamUrl> {
-    let refuse = |error: ValueError| {
-        let at = text.at.clone();
-        let label = "expected http://HOST:PORT, https://, h2c:// or unix:/PATH";
-        out.error(codes::GATEWAY, at, error.reason, label)
-            .help(error.help);
-    };
+    let label = "expected http://HOST:PORT, https://, h2c:// or unix:/PATH";
+    let refuse = |error| out.invalid(codes::GATEWAY, text.at.clone(), error, label);
     text.value.parse().map_err(refuse).ok()
 }
 

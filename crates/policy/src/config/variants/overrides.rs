@@ -13,9 +13,9 @@ use super::{SetText, VariantReader};
 use crate::config::document::exact_value::exact_value;
 use crate::config::document::read::text_or_number;
 use crate::config::fields::MAX_PATTERNS;
-use crate::config::limit::draft::by_name;
+use crate::config::limit::draft::{by_name, unknown_limit};
 use crate::config::lints::unmatched::never_matches;
-use crate::config::{At, Draft, Findings, LineCounter, Table, codes, shown};
+use crate::config::{At, Draft, Findings, LineCounter, Reason, Table, codes, shown};
 use crate::model::keys::overrides::{Override, OverrideKey, Overrides, PartPattern};
 use crate::model::matching::glob::Glob;
 use crate::{KeyPart, PathCase};
@@ -186,16 +186,12 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
         if let Some(index) = self.names.get(name.value) {
             return Some(*index);
         }
-        if !out.is_whole() || self.refused.contains(name.value) {
-            return None; // it may stand where the text could not be read, or has an error
+        if !self.refused.contains(name.value) {
+            let known = self.names.keys().map(|name| &**name);
+            let help = "write the name of a [[limit]] of the policy";
+            let missing = Reason::new("not found in the policy", help);
+            unknown_limit(name, known, missing, out);
         }
-        let known = self.names.keys().map(|name| &**name);
-        let other = || "write the name of a [[limit]] of the policy".to_owned();
-        let help = out.meant(name.value, known, "", other);
-        let message = format!("no limit is called `{}`", shown(name.value));
-        let label = "not found in the policy";
-        out.error(codes::UNKNOWN_LIMIT, name.at.clone(), message, label)
-            .help(help);
         None
     }
 
