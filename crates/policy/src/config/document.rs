@@ -8,7 +8,6 @@ pub(super) mod headers;
 pub(super) mod meant;
 pub(super) mod mismatch;
 pub(super) mod other_words;
-pub(super) mod percent;
 pub(super) mod read;
 pub(super) mod scalar;
 pub(super) mod shape;

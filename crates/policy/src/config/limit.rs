@@ -3,7 +3,6 @@
 pub(super) mod active;
 pub(super) mod alert;
 pub(super) mod ban;
-pub(super) mod candidate;
 pub(super) mod correction;
 pub(super) mod cost;
 pub(super) mod descriptors;
@@ -16,6 +15,7 @@ pub(super) mod priority;
 pub(super) mod refusal;
 pub(super) mod replaces;
 pub(super) mod requests;
+pub(super) mod rollout;
 pub(super) mod scope;
 pub(super) mod signals;
 
@@ -32,10 +32,10 @@ use self::cost::{CostSurroundings, cost};
 use self::descriptors::separate;
 use self::refusal::{NamedResponse, Responses};
 use self::requests::{key, missing_key, name, requests};
+use self::rollout::percent;
 use self::scope::scope;
 use super::document::check::place;
 use super::document::exclusions::exclusions;
-use super::document::percent::percent;
 use super::fields::{MAX_NAME, MAX_VARIANTS};
 use super::quantity::Surroundings;
 use super::quantity::balance;

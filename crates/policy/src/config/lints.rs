@@ -95,15 +95,12 @@ fn stands_in_for_itself(draft: &Draft<'_>, out: &mut Findings<'_>) {
 fn never_refuses(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     let mut groups: HashMap<_, Vec<&Draft<'_>>> = HashMap::new();
     for draft in drafts {
-        groups
-            .entry((&draft.same, &draft.rule.key))
-            .or_default()
-            .push(draft);
+        let group = groups.entry((&draft.same, &draft.rule.key)).or_default();
+        if group.len() < MAX_COMPARED {
+            group.push(draft);
+        }
     }
-    for group in groups
-        .values()
-        .map(|group| &group[..group.len().min(MAX_COMPARED)])
-    {
+    for group in groups.values() {
         for (index, loose) in group.iter().enumerate() {
             let strict = group.iter().enumerate().find(|(other, strict)| {
                 *other != index

@@ -172,11 +172,11 @@ fn load(
     unix_nanos: Option<u64>,
 ) -> Result<Loaded, Vec<Diagnostic>> {
     let mut out = Findings::new(text);
+    let mut conversions = Conversions::default(); // which the document refers to
     let Some(mut document) = document::syntax::document(text, &mut out) else {
         return Err(out.finish());
     };
-    let conversions = Conversions::of(document.get_mut(), &mut out);
-    let mut document = document; // which the conversions outlive
+    conversions.read(document.get_mut(), &mut out);
     conversions.apply(document.get_mut());
     out.fields(document.get_ref(), 0..0, &POLICY, POLICY.what);
     let root = Table::root(document.get_ref(), &POLICY);
@@ -233,9 +233,9 @@ fn policy(
     limit::priority::priorities(&mut drafts, files, out);
     limit::otherwise::otherwise(&mut drafts, out);
     limit::replaces::replaces(&mut drafts, out);
-    document::percent::beside(&drafts, out);
+    limit::rollout::percents(&drafts, out);
     settings::routes::on_limit(&mut drafts, &settings, out);
-    limit::candidate::candidates(&mut drafts, &variants, out);
+    limit::rollout::candidates(&mut drafts, &variants, out);
     settings::jwt::required(root, &settings, &drafts, out);
     let plans = variants::plan::plans(root, prefix, &mut variants, &mut drafts, out);
     let names = shared.names.keys().copied();

@@ -34,6 +34,12 @@ macro_rules! first_reason {
 }
 pub(in crate::config) use first_reason;
 
+/// Returns true for letters, digits, `-` and `_`: a text that may be a name.
+pub(in crate::config) fn is_word(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    !text.is_empty() && text.chars().all(is_plain)
+}
+
 /// Returns the known word nearest to `word`, if it is near enough to be meant.
 pub(in crate::config) fn nearest<'k>(
     word: &str,

@@ -11,6 +11,7 @@ use super::scalar::{Scalar, unit_like};
 use super::shape::{FieldSpec, Shape, TableSpec};
 use crate::config::diagnostic::grouped;
 use crate::config::fields::owner;
+use crate::config::reason::is_word;
 use crate::config::{Findings, codes, shown};
 
 /// Maximum number of known fields that a label lists.
@@ -213,12 +214,10 @@ fn with_a_dot(
 ) -> Option<String> {
     let (group, rest) = name.split_once(':')?;
     let field = table.field(group.trim())?;
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let rest = rest.trim();
     let takes_names = matches!(field.shape, Shape::Map(Shape::Texts(_), _));
     let value = out.source(node.span()).unwrap_or("\"value\"");
-    (takes_names && !rest.is_empty() && rest.chars().all(is_plain))
-        .then(|| format!("write {group}.{rest} = {value}"))
+    (takes_names && is_word(rest)).then(|| format!("write {group}.{rest} = {value}"))
 }
 
 /// Returns what to write in place of a field of another program. Within a table of a limit, it is

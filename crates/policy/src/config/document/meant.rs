@@ -12,7 +12,7 @@ use super::scalar::rate;
 use super::scalar::{duration_like, rolling};
 use crate::KeyPart;
 use crate::config::fields::{MAX_KEY_PARTS, MAX_NAME};
-use crate::config::reason::nearest;
+use crate::config::reason::{is_word, nearest};
 use crate::config::shown;
 use crate::model::keys::key_part::WORDS;
 use crate::nginx_part::nginx_part;
@@ -114,11 +114,10 @@ pub(in crate::config) fn part(text: &str) -> Option<String> {
             parts.join("\", \"")
         ));
     }
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let is_word = (1..=MAX_NAME).contains(&text.len()) && text.chars().all(is_name);
+    let is_name = text.len() <= MAX_NAME && is_word(text);
     // A near spelling of a word without a name is not proposed as the name of something else.
     let words = WORDS.into_iter().filter(|word| !word.ends_with(':'));
-    (is_word && nearest(text, words).is_none())
+    (is_name && nearest(text, words).is_none())
         .then(|| format!("write its source, as in \"attr:{text}\" or \"header:{text}\""))
 }
 

@@ -18,7 +18,7 @@ use toml::value::{Datetime, Offset};
 
 use crate::config::settings::time_zone;
 use crate::config::settings::time_zone::ZoneSpec;
-use crate::config::{At, Draft, Findings, Table, codes, shown};
+use crate::config::{At, Draft, Findings, Table, codes, first_reason, shown};
 use crate::model::rules::active::{Days, Hours, Schedule};
 use crate::model::rules::calendar::zone_name;
 use crate::model::rules::zone::Zone;
@@ -102,22 +102,18 @@ fn hours(text: &At<&str>, out: &mut Findings<'_>) -> Option<Hours> {
         let (start, end) = (clock(start)?, clock(end)?);
         (start < Hours::ALL.end).then_some(Hours { start, end })
     });
+    let reason = first_reason! {
+        read.is_none() => "expected HH:MM-HH:MM, from 00:00 to 24:00",
+            "write for example hours = \"01:00-06:00\"";
+        read.is_some_and(|hours| hours.start == hours.end) => "begins where it ends",
+            "leave `hours` out for the whole day, or write another end";
+    };
+    let Some(reason) = reason else {
+        return read;
+    };
     let message = format!("\"{}\" is not a valid span of hours", shown(text.value));
-    match read {
-        Some(Hours { start, end }) if start == end => {
-            let label = "begins where it ends";
-            out.error(codes::ACTIVE, text.at.clone(), message, label)
-                .help("leave `hours` out for the whole day, or write another end");
-            None
-        }
-        Some(hours) => Some(hours),
-        None => {
-            let label = "expected HH:MM-HH:MM, from 00:00 to 24:00";
-            out.error(codes::ACTIVE, text.at.clone(), message, label)
-                .help("write for example hours = \"01:00-06:00\"");
-            None
-        }
-    }
+    out.refuse(codes::ACTIVE, text.at.clone(), message, reason);
+    None
 }
 
 /// Reads `HH:MM`, up to `24:00`: seconds after midnight.

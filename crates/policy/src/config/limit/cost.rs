@@ -7,6 +7,7 @@ use ratekeeper_core::Permits;
 use super::requests::matching;
 use crate::config::document::read::{SpannedValue, whole};
 use crate::config::quantity::unit::cost_in;
+use crate::config::reason::is_word;
 use crate::config::{At, Draft, Findings, PolicyFiles, Table, codes, shown};
 use crate::model::matching::pattern::is_token;
 use crate::{BodyField, Cost, CostSource, Field, PathCase, Price, PriceList, Unit, ValueError};
@@ -175,10 +176,7 @@ fn amount(
 
 /// Returns true for a word that may be the name of an attribute.
 fn is_attribute(text: &str) -> bool {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    text.len() <= MAX_FIELD
-        && text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text.chars().all(is_name)
+    text.len() <= MAX_FIELD && text.starts_with(|c: char| c.is_ascii_alphabetic()) && is_word(text)
 }
 
 /// Reads `settle`: a field or a trailer of a response, or a value of its body.

@@ -57,27 +57,32 @@ pub(super) fn separate(table: Table<'_>, place: &str, out: &mut Findings<'_>) ->
         let help = format!("count by an entry: key = [\"{PART}{entry}\"]");
         report(format!("key part \"{name}\""), part.at.clone(), help);
     }
-    let stand_in = limit.text("missing_key");
-    let stand_in = stand_in.filter(|text| text.value.starts_with("use:"));
-    if let Some(text) = stand_in.filter(|text| !text.value.starts_with("use:descriptor:")) {
-        let help = "write missing_key = \"shared\", \"skip\" or \"deny\"".to_owned();
-        report(
-            format!("missing_key = \"{}\"", shown(text.value)),
-            text.at,
-            help,
-        );
-    }
+    let stand_in = limit.text("missing_key").filter(|text| {
+        text.value.starts_with("use:") && !text.value.starts_with("use:descriptor:")
+    });
     let reserve = || limit.table("cost")?.text("reserve");
-    if let Some(text) = limit.text("cost").or_else(reserve) {
-        let help = "leave it out: the caller sends the cost of a descriptor".to_owned();
-        report(format!("cost = \"{}\"", shown(text.value)), text.at, help);
-    }
-    let anchor = table
-        .text("anchor")
-        .filter(|text| text.value.starts_with("attr:"));
-    if let Some(text) = anchor {
-        let help = "write a day for all keys, such as anchor = 15".to_owned();
-        report(format!("anchor = \"{}\"", shown(text.value)), text.at, help);
+    let anchor = limit.text("anchor");
+    for (field, text, help) in [
+        (
+            "missing_key",
+            stand_in,
+            "write missing_key = \"shared\", \"skip\" or \"deny\"",
+        ),
+        (
+            "cost",
+            limit.text("cost").or_else(reserve),
+            "leave it out: the caller sends the cost of a descriptor",
+        ),
+        (
+            "anchor",
+            anchor.filter(|text| text.value.starts_with("attr:")),
+            "write a day for all keys, such as anchor = 15",
+        ),
+    ] {
+        if let Some(text) = text {
+            let what = format!("{field} = \"{}\"", shown(text.value));
+            report(what, text.at, help.to_owned());
+        }
     }
     if let Some(queue) = limit.table("queue") {
         let message = format!("`queue` cannot be used in {place}, which is for descriptors");

@@ -47,12 +47,10 @@ pub(in crate::config) fn exempt(
                 unknown_limit(glob, sorted.names(), Reason::new(HERE, other), out);
             }
         }
-        for (draft, _) in drafts
-            .iter_mut()
-            .zip(exempted)
-            .filter(|(_, exempted)| *exempted)
-        {
-            draft.rule.exemptions.push(Arc::clone(&exemption));
+        for (draft, is_exempted) in drafts.iter_mut().zip(exempted) {
+            if is_exempted {
+                draft.rule.exemptions.push(Arc::clone(&exemption));
+            }
         }
         all.push(At::new(exemption, table.place("match")));
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::requests::name;
+use crate::config::reason::is_word;
 use crate::config::{At, Findings, Table, codes, shown};
 use crate::{Body, Refusal};
 
@@ -131,18 +132,9 @@ fn sentence(text: &At<&str>, out: &mut Findings<'_>) {
         out.error(codes::RESPONSE_TEXT, text.at.clone(), message, label)
             .help("write a shorter text, with a link to the rest");
     }
-    for word in text
-        .value
-        .split('{')
-        .skip(1)
-        .filter_map(|rest| rest.split_once('}'))
-    {
-        let word = word.0;
-        let is_word = !word.is_empty()
-            && word
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-        if !is_word || PLACEHOLDERS.contains(&word) {
+    let braces = text.value.split('{').skip(1);
+    for (word, _) in braces.filter_map(|rest| rest.split_once('}')) {
+        if !is_word(word) || PLACEHOLDERS.contains(&word) {
             continue; // braces of other texts, such as JSON, are left alone
         }
         let help = match out.nearest(word, PLACEHOLDERS) {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use jiff::civil::Weekday;
-use ratekeeper_core::{AnyAlgorithm, Calendar, Error, Nanos, Permits, Window};
+use ratekeeper_core::{AnyAlgorithm, Calendar, Error, Permits, Window};
 
 use super::algorithm::AlgorithmSpec;
 use super::anchor::{AnchorSpec, FirstDay};
@@ -17,53 +17,35 @@ use crate::config::settings::time_zone::ZoneSpec;
 use crate::config::{At, Findings, codes};
 use crate::model::rules::calendar::{MonthDay, Word, YearDay, calendar, months};
 
-/// The words of the calendar.
-const WORDS: [CalendarSpec; 5] = [
-    CalendarSpec::new("hour", Word::Hour, Some(3_600)),
-    CalendarSpec::new("day", Word::Day, Some(86_400)),
-    CalendarSpec::new("week", Word::Week(Weekday::Monday), Some(7 * 86_400)),
-    CalendarSpec::new("month", Word::Month(MonthDay::FIRST), None),
-    CalendarSpec::new("year", Word::Year(YearDay::FIRST), None),
-];
-
-/// A word of the calendar.
-#[derive(Debug)]
-struct CalendarSpec {
-    name: &'static str,
-    word: Word,
-    /// Its length in seconds, clock changes aside; months and years have none.
-    nominal: Option<u64>,
-}
-
-impl CalendarSpec {
-    const fn new(name: &'static str, word: Word, nominal: Option<u64>) -> Self {
-        Self {
-            name,
-            word,
-            nominal,
-        }
-    }
-}
-
 /// `20/day`
 #[derive(Debug)]
 pub(super) struct Dated<'a> {
     number: &'a str,
-    word: &'static CalendarSpec,
+    word: Word,
 }
 
 impl<'a> Dated<'a> {
     /// Returns `None` if the period is no word of the calendar.
     pub(in crate::config) fn read(text: &'a str) -> Option<Self> {
         let (number, word) = text.split_once('/')?;
-        let word = WORDS.iter().find(|known| known.name == word)?;
+        let word = match word {
+            "hour" => Word::Hour,
+            "day" => Word::Day,
+            "week" => Word::Week(Weekday::Monday),
+            "month" => Word::Month(MonthDay::FIRST),
+            "year" => Word::Year(YearDay::FIRST),
+            _ => return None,
+        };
         Some(Self { number, word })
     }
 
     /// Returns the number in a duration of about the same length: `20/24h`.
     pub(in crate::config) fn rolling(&self) -> String {
-        let rolling = rolling(self.word.name).unwrap_or_default();
-        format!("{}/{rolling}", self.number)
+        format!("{}/{}", self.number, self.duration())
+    }
+
+    fn duration(&self) -> &'static str {
+        rolling(&self.word.to_string()).unwrap_or_default()
     }
 
     /// Returns its windows; `None` if it is reported as wrong.
@@ -88,8 +70,8 @@ impl<'a> Dated<'a> {
             }
         };
         let first_day = match anchor {
-            Some(anchor) => anchor.first_day(self.word.word, out)?,
-            None => FirstDay::Shared(self.word.word),
+            Some(anchor) => anchor.first_day(self.word, out)?,
+            None => FirstDay::Shared(self.word),
         };
         let mut window = |calendar: Arc<dyn Calendar>| {
             let window = built(
@@ -100,7 +82,6 @@ impl<'a> Dated<'a> {
             )?;
             Some(AnyAlgorithm::from(window.with_denials(around.denials)))
         };
-        let nominal = self.word.word;
         let (algorithm, word, by_day) = match first_day {
             FirstDay::Shared(word) => (window(calendar(word, zone, around.origin))?, word, None),
             FirstDay::OfKey(attribute) => {
@@ -110,12 +91,15 @@ impl<'a> Dated<'a> {
                     Some((window(calendar)?, text_from(text.value, Word::Month(day))))
                 });
                 let others = others.collect::<Option<_>>()?;
-                (first, nominal, Some(QuantityByDay { attribute, others }))
+                (first, self.word, Some(QuantityByDay { attribute, others }))
             }
         };
         let words = text_from(text.value, word);
         Some(Quantity {
-            window: self.word.nominal.map(Nanos::from_secs),
+            window: match self.word {
+                Word::Month(_) | Word::Year(_) => None, // of no one length
+                _ => self.duration().parse().ok(),
+            },
             kind: QuantityKind::Calendar(word),
             by_day,
             ..Quantity::new(algorithm, permits, words, text.at.clone())
@@ -123,8 +107,7 @@ impl<'a> Dated<'a> {
     }
 
     fn no_algorithm(&self, permits: Permits, at: Range<usize>, out: &mut Findings<'_>) {
-        let name = self.word.name;
-        let rolling = rolling(name).unwrap_or_default();
+        let (name, rolling) = (self.word, self.duration());
         let message = format!("this algorithm cannot follow the calendar (\"{name}\")");
         let label = "calendar periods are counted by \"fixed-window\"";
         out.error(codes::ALGORITHM, at, message, label)
@@ -134,8 +117,7 @@ impl<'a> Dated<'a> {
     }
 
     fn no_zone(&self, permits: Permits, text: &At<&str>, out: &mut Findings<'_>) {
-        let name = self.word.name;
-        let rolling = rolling(name).unwrap_or_default();
+        let (name, rolling) = (self.word, self.duration());
         let label = format!("\"{name}\" is a calendar {name}, but no time zone is set");
         let message = "calendar limit without a time zone";
         out.error(codes::NO_ZONE, text.at.clone(), message, label)

@@ -59,13 +59,6 @@ struct QuantityReader<'a, 'o, 't> {
     out: &'o mut Findings<'t>,
 }
 
-/// The text of a rate or a gap, and the field that holds it.
-#[derive(Clone, Copy)]
-struct RateText<'a> {
-    text: &'a At<&'a str>,
-    written: Written,
-}
-
 impl QuantityReader<'_, '_, '_> {
     fn read(&mut self) -> Option<Quantity> {
         let (table, around) = (self.table, self.around);
@@ -149,11 +142,11 @@ impl QuantityReader<'_, '_, '_> {
                 window.map(|window| window.with_denials(denials).into())
             }
             AlgorithmSpec::TokenBucket => {
-                return self.paced(quota, words, RateText { text, written });
+                return self.paced(quota, words, text, written);
             }
             AlgorithmSpec::LeakyBucket => {
                 let one = built(quota.with_burst(Permits::ONE), text, written, self.out)?;
-                let paced = self.paced(one, words, RateText { text, written })?;
+                let paced = self.paced(one, words, text, written)?;
                 let keeps_to = Some(quota);
                 return Some(Quantity { keeps_to, ..paced });
             }
@@ -195,7 +188,7 @@ impl QuantityReader<'_, '_, '_> {
         let words = format!("bucket of {size}, {}", text.value);
         let Some(step) = step else {
             let quota = built(quota.with_burst(size), text, written, self.out)?;
-            return self.paced(quota, words, RateText { text, written });
+            return self.paced(quota, words, text, written);
         };
         if let Some(queue) = &self.queue {
             let help = "leave `step` out: the bucket then refills evenly".to_owned();
@@ -230,12 +223,18 @@ impl QuantityReader<'_, '_, '_> {
         let written = Written::Spacing;
         let quota = built(Quota::new(Permits::ONE, gap), text, written, self.out)?;
         let words = format!("1 every {}", text.value);
-        self.paced(quota, words, RateText { text, written })
+        self.paced(quota, words, text, written)
     }
 
     /// Returns GCRA, with its queue if there is one.
-    fn paced(&mut self, quota: Quota, words: String, of: RateText<'_>) -> Option<Quantity> {
-        let gcra = built(Gcra::token_bucket(quota), of.text, of.written, self.out)?;
+    fn paced(
+        &mut self,
+        quota: Quota,
+        words: String,
+        text: &At<&str>,
+        written: Written,
+    ) -> Option<Quantity> {
+        let gcra = built(Gcra::token_bucket(quota), text, written, self.out)?;
         let (gcra, words) = match &self.queue {
             None => (gcra, words),
             Some(queue) => {
@@ -254,7 +253,7 @@ impl QuantityReader<'_, '_, '_> {
                 per: quota.per(),
                 queue: self.queue.is_some(),
             }),
-            ..Quantity::new(algorithm, holds, words, of.text.at.clone())
+            ..Quantity::new(algorithm, holds, words, text.at.clone())
         })
     }
 }

@@ -81,21 +81,20 @@ pub(in crate::config) fn in_unit(text: String, unit: Option<&Unit>) -> String {
 
 /// The quantities of limits with a unit in the smallest unit, in the order of a visit; `None` for
 /// values that stay.
+#[derive(Default)]
 pub(in crate::config) struct Conversions(Vec<Option<String>>);
 
 impl Conversions {
     /// Converts the quantities of all limits with a unit; reports those that cannot be counted.
-    pub(in crate::config) fn of(root: &mut DeTable<'_>, out: &mut Findings<'_>) -> Self {
+    pub(in crate::config) fn read(&mut self, root: &mut DeTable<'_>, out: &mut Findings<'_>) {
         for (_, limit) in Table::root(root, &POLICY).tables("limit") {
             if unit(limit).is_some() {
                 without_cost(limit, out);
             }
         }
-        let mut texts = Vec::new();
         visit_all(root, |node, kind, unit| {
-            texts.push(converted(node, kind, unit, out));
+            self.0.push(converted(node, kind, unit, out));
         });
-        Self(texts)
     }
 
     /// Writes the converted quantities into the document.

@@ -355,13 +355,8 @@ fn ended(text: &OverrideText<'_>, now: u64, out: &mut Findings<'_>) {
 
 /// Reads a time with an offset, as nanoseconds since 1970; `None` if it is reported as wrong.
 fn moment(text: &At<Cow<'_, str>>, out: &mut Findings<'_>) -> Option<u64> {
-    let nanos = text
-        .value
-        .parse::<Timestamp>()
-        .ok()
-        .map(Timestamp::as_nanosecond);
-    if let Some(nanos) = nanos {
-        return Some(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX));
+    if let Ok(moment) = text.value.parse::<Timestamp>() {
+        return Some(u64::try_from(moment.as_nanosecond().max(0)).unwrap_or(u64::MAX));
     }
     let value = shown(&text.value);
     let message = format!("\"{value}\" is not a time with an offset");

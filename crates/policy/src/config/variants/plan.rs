@@ -7,6 +7,7 @@ use crate::config::document::exact_value::exact_value;
 use crate::config::document::read::{SpannedValue, name_of, text_or_number};
 use crate::config::fields::{MAX_PLAN_KEYS, MAX_PLANS};
 use crate::config::limit::requests::{key_part, name};
+use crate::config::reason::is_word;
 use crate::config::settings::jwt::has_tokens;
 use crate::config::{At, Draft, Findings, Table, codes, shown};
 use crate::model::keys::plan::PlanSource;
@@ -170,9 +171,7 @@ fn from<'a>(
 fn no_source<'a>(text: &At<&str>, out: &mut Findings<'_>) -> Option<FromText<'a>> {
     let message = format!("a plan cannot come from \"{}\"", shown(text.value));
     let label = "expected \"attr:NAME\", \"jwt:NAME\", \"header:NAME\" or a table of keys";
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let is_word = !text.value.is_empty() && text.value.chars().all(is_name);
-    let help = if !is_word || KeyPart::parse(text.value).is_ok() {
+    let help = if !is_word(text.value) || KeyPart::parse(text.value).is_ok() {
         "write from = \"attr:plan\", or from = { api_key = { acme = \"pro\" } }".to_owned()
     } else if text.value.starts_with("x-") {
         format!("write from = \"header:{}\"", shown(text.value))

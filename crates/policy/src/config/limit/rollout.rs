@@ -1,17 +1,18 @@
-//! Candidate: another number of a limit, compiled to a second limit that never refuses.
+//! Rollout: a limit that is enforced for a share of its keys (`percent`), and another number of a limit
+//! (`candidate`), compiled to a second limit that never refuses.
 //!
 //! ```text
 //!   limit = "100/1m"   candidate = "80/1m"     api             100/1m   decides
 //!                                              api+candidate    80/1m   decides and counts only
 //! ```
 //!
-//! It has the algorithm of the limit, and counters of its own.
+//! The second has the algorithm of the limit, and counters of its own.
 
 use super::extras::beside;
 use crate::config::document::exclusions::is_excluded;
 use crate::config::variants::{SetText, VariantReader};
-use crate::config::{Draft, Findings, Reason, codes, first_reason, shown};
-use crate::{Role, Rule, RuleMode};
+use crate::config::{Draft, Findings, Reason, Table, codes, first_reason, shown};
+use crate::{KeyShare, Role, Rule, RuleMode};
 
 /// Reads `candidate` of every limit.
 pub(in crate::config) fn candidates(
@@ -62,5 +63,32 @@ fn refused(draft: &Draft<'_>) -> Option<Reason> {
             "write `anchor` as a number, or leave `candidate` out";
         draft.is_asked() => "another limit asks it by `otherwise`, and would count for it",
             "write `candidate` in the limit that asks";
+    }
+}
+
+/// `percent`
+pub(super) fn percent(table: Table<'_>) -> Option<KeyShare> {
+    KeyShare::from_percent(table.number("percent")?)
+}
+
+/// Reports a `percent` of a limit that refuses no request by itself.
+pub(in crate::config) fn percents(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+    for draft in drafts.iter().filter(|draft| draft.rule.percent.is_some()) {
+        let reason = first_reason! {
+            draft.is_asked() =>
+                "another limit asks it by `otherwise`, and decides what a refusal does",
+                "write `percent` in the limit that asks";
+            draft.rule.mode == RuleMode::Shadow =>
+                "in shadow mode the limit is enforced for no key",
+                "write mode = \"enforce\", or leave `percent` out";
+            draft.rule.key.is_empty() =>
+                "all requests have one key, so it would be enforced for all of them or for none",
+                "name a key, as in key = [\"ip\"], or try it with mode = \"shadow\"";
+        };
+        if let Some(reason) = reason {
+            let what = "is not enforced for a share of keys";
+            let at = draft.table.place("percent");
+            draft.cannot(what, codes::PERCENT, at, reason, out);
+        }
     }
 }
