@@ -62,6 +62,17 @@ pub struct LuaTwin {
     pub name: Vec<u8>,
 }
 
+impl LuaTwin {
+    /// A twin that reads the values of every writer.
+    pub(crate) fn unnamed(source: &'static str, numbers: impl Into<Vec<f64>>) -> Self {
+        Self {
+            source,
+            numbers: numbers.into(),
+            name: Vec::new(),
+        }
+    }
+}
+
 /// An algorithm with states that can be kept in a shared store.
 pub trait StoredForm: Algorithm {
     /// Name of the core, for its twin and in its states: a lower case letter.

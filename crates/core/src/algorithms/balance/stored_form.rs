@@ -42,10 +42,9 @@ impl StoredForm for Balance {
     }
 
     fn twin(&self) -> Option<LuaTwin> {
-        Some(LuaTwin {
-            name: Vec::new(),
-            source: include_str!("../balance.lua"),
-            numbers: [self.start, self.max].map(double).into(),
-        })
+        Some(LuaTwin::unnamed(
+            include_str!("../balance.lua"),
+            [self.start, self.max].map(double),
+        ))
     }
 }

@@ -60,11 +60,7 @@ impl StoredForm for Hybrid {
         // The bucket of a window that was opened one span after zero lies after it.
         numbers.extend(micros_and_nanos(bucket.at.since(opened).as_nanos()));
         numbers.push(double(bucket.part));
-        Some(LuaTwin {
-            name: Vec::new(),
-            source: include_str!("../hybrid.lua"),
-            numbers,
-        })
+        Some(LuaTwin::unnamed(include_str!("../hybrid.lua"), numbers))
     }
 
     fn price(&self, cost: Permits) -> [f64; 4] {
@@ -83,10 +79,11 @@ impl StoredForm for Hybrid {
         let numbers = self.twin()?.numbers;
         let [permits, span, nanos, gap @ ..] = <[f64; 6]>::try_from(&*numbers).ok()?;
         let [_, one @ ..] = self.price(Permits::ONE);
-        (nanos == 0.0 && self.permits < SHORT_PERMITS).then(|| LuaTwin {
-            name: Vec::new(),
-            source: include_str!("short.lua"),
-            numbers: [&[permits, span][..], &gap, &one].concat(),
+        (nanos == 0.0 && self.permits < SHORT_PERMITS).then(|| {
+            LuaTwin::unnamed(
+                include_str!("short.lua"),
+                [&[permits, span][..], &gap, &one].concat(),
+            )
         })
     }
 }

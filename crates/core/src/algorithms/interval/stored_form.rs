@@ -57,11 +57,7 @@ impl StoredForm for Interval {
         let mut numbers = vec![double(self.most), double(self.refill), first];
         numbers.extend(micros_and_nanos(phase));
         numbers.extend(micros_and_nanos(self.every));
-        Some(LuaTwin {
-            name: Vec::new(),
-            source: include_str!("../interval.lua"),
-            numbers,
-        })
+        Some(LuaTwin::unnamed(include_str!("../interval.lua"), numbers))
     }
 
     /// `None` unless the interval and the phase are of whole microseconds.
@@ -69,10 +65,11 @@ impl StoredForm for Interval {
         let numbers = self.twin()?.numbers;
         let [most, refill, first, phase, phase_nanos, every, nanos] =
             <[f64; 7]>::try_from(&*numbers).ok()?;
-        (phase_nanos == 0.0 && nanos == 0.0).then(|| LuaTwin {
-            name: Vec::new(),
-            source: include_str!("short.lua"),
-            numbers: vec![most, refill, first, phase, every],
+        (phase_nanos == 0.0 && nanos == 0.0).then(|| {
+            LuaTwin::unnamed(
+                include_str!("short.lua"),
+                [most, refill, first, phase, every],
+            )
         })
     }
 }

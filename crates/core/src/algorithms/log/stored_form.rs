@@ -49,11 +49,7 @@ impl StoredForm for Log {
         let mut numbers = vec![f64::from(self.permits), counted];
         numbers.extend(micros_and_nanos(self.per.as_nanos()));
         numbers.extend(micros_and_nanos(self.gap.as_nanos()));
-        Some(LuaTwin {
-            name: Vec::new(),
-            source: include_str!("../log.lua"),
-            numbers,
-        })
+        Some(LuaTwin::unnamed(include_str!("../log.lua"), numbers))
     }
 
     /// `None` unless the span and the gap are of whole microseconds.
@@ -61,10 +57,7 @@ impl StoredForm for Log {
         let numbers = self.twin()?.numbers;
         let [permits, counted, span, span_nanos, gap, gap_nanos] =
             <[f64; 6]>::try_from(&*numbers).ok()?;
-        (span_nanos == 0.0 && gap_nanos == 0.0).then(|| LuaTwin {
-            name: Vec::new(),
-            source: include_str!("short.lua"),
-            numbers: vec![permits, counted, span, gap],
-        })
+        (span_nanos == 0.0 && gap_nanos == 0.0)
+            .then(|| LuaTwin::unnamed(include_str!("short.lua"), [permits, counted, span, gap]))
     }
 }

@@ -4,7 +4,6 @@
 //!   q | opened, microseconds since 1970: 8 bytes | used, 4 or 8 bytes
 //! ```
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{QuotaReset, QuotaResetState};
@@ -53,20 +52,16 @@ impl StoredForm for QuotaReset {
     }
 
     fn twin(&self) -> Option<LuaTwin> {
-        Some(LuaTwin {
-            name: Vec::new(),
-            source: include_str!("../quota_reset.lua"),
-            numbers: self.numbers().into(),
-        })
+        Some(LuaTwin::unnamed(
+            include_str!("../quota_reset.lua"),
+            self.numbers(),
+        ))
     }
 
     /// `None` unless the window is of whole microseconds.
     fn short_twin(&self) -> Option<LuaTwin> {
         let [permits, counted, width, nanos] = self.numbers();
-        (nanos == 0.0).then(|| LuaTwin {
-            name: Vec::new(),
-            source: include_str!("short.lua"),
-            numbers: vec![permits, counted, width],
-        })
+        (nanos == 0.0)
+            .then(|| LuaTwin::unnamed(include_str!("short.lua"), [permits, counted, width]))
     }
 }

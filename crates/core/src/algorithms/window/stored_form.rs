@@ -80,11 +80,7 @@ impl<C: Counters> StoredForm for Window<C> {
         let mut numbers = vec![permits, buckets, edge, counted];
         numbers.extend(micros_and_nanos(phase.as_nanos()));
         numbers.extend(micros_and_nanos(self.width));
-        Some(LuaTwin {
-            name: Vec::new(),
-            source: include_str!("../window.lua"),
-            numbers,
-        })
+        Some(LuaTwin::unnamed(include_str!("../window.lua"), numbers))
     }
 
     /// `None` unless the width and the phase are of whole microseconds, and no product of the
@@ -103,10 +99,11 @@ impl<C: Counters> StoredForm for Window<C> {
         ] = <[f64; 8]>::try_from(&*numbers).ok()?;
         let whole = phase_nanos == 0.0 && width_nanos == 0.0;
         let exact = self.edge != Edge::Weighted || (permits + 1.0) * width < EXACT;
-        (whole && exact).then(|| LuaTwin {
-            name: Vec::new(),
-            source: include_str!("short.lua"),
-            numbers: vec![permits, buckets, edge, counted, phase, width],
+        (whole && exact).then(|| {
+            LuaTwin::unnamed(
+                include_str!("short.lua"),
+                [permits, buckets, edge, counted, phase, width],
+            )
         })
     }
 }
