@@ -23,12 +23,13 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
-use ratekeeper_core::{Limit, Listed, Nanos, Permits, Time, UnixMicros, Verdict};
+use ratekeeper_core::{
+    Charge, Key, Limit, Listed, Mode, Nanos, Permits, Time, UnixMicros, Verdict,
+};
 
 use super::MemoryStore;
 use super::flat::HashSpan;
-use super::key::{SizeClass, hash_of};
-use super::table::TableAsk;
+use super::key::SizeClass;
 
 const SECTION: u8 = b'L';
 const KEY: u8 = b'K';
@@ -289,7 +290,15 @@ impl MemoryStore {
                 state: &bytes,
             };
             if kind == KEY {
-                self.restore_key(limit, &key, &saved, now);
+                let charge = Charge {
+                    limit,
+                    key: Key::from_bytes(&key),
+                    cost: Permits::ZERO,
+                    mode: Mode::Enforce,
+                };
+                self.with(&charge, now, |shard, limit, ask| {
+                    shard.restore(limit, ask, &saved);
+                });
                 restored.keys += 1;
             } else {
                 let sizes = [SizeClass::Word, SizeClass::Short, SizeClass::Long];
@@ -300,19 +309,6 @@ impl MemoryStore {
                 }
             }
         }
-    }
-
-    fn restore_key(&self, limit: &Limit, key: &[u8], saved: &SavedState<'_>, now: Time) {
-        let ask = TableAsk {
-            key,
-            hash: hash_of(&self.hasher, key),
-            now,
-            cost: Permits::ZERO,
-            lend: ratekeeper_core::Lend::Unnamed,
-            receipt: None,
-        };
-        let shard = self.shard_of(ask.hash);
-        self.lock(shard).restore(limit, &ask, saved);
     }
 }
 

@@ -18,7 +18,6 @@ use std::sync::Arc;
 use ratekeeper_core::{Algorithm as _, Banning, Limit, Permits, StoredForm as _, Time, UnixMicros};
 use redis::Value;
 
-use super::config::RedisClock;
 use super::inspect::{RedisServer, clock_of};
 use super::limits::Prepared;
 use super::{RedisStore, name};
@@ -95,13 +94,7 @@ impl RedisStore {
             pattern: name::pattern(&self.config.prefix, &first.name, Banning::TAG),
             prefix: &self.config.prefix,
             limits: limits.iter().map(|limit| self.labelled(limit)).collect(),
-            given: match self.config.clock {
-                RedisClock::Server => None,
-                RedisClock::Caller => {
-                    let unix = self.limits.origin().unix_nanos(now);
-                    Some(UnixMicros::new(unix / 1_000)) // down
-                }
-            },
+            given: self.given(now),
         };
         let servers = self.holders().await?;
         let (mut at, mut cursor) = start(&servers, from);

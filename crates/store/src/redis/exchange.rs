@@ -11,13 +11,14 @@
 //! one if nothing is to be written; the results are the same.
 
 use ratekeeper_core::{
-    AnyState, EXPIRY_STEP_MICROS, Gcra, KeptValue, Listed as _, Paid, UnixMicros,
+    Algorithm as _, AnyState, EXPIRY_STEP_MICROS, Gcra, KeptValue, Listed as _, Nanos, Paid,
+    UnixMicros,
 };
 
 use super::batch::{RedisBatch, RedisRequest, ScriptReply, state_of};
 use super::limits::Earlier;
 use super::settle::Item;
-use super::state::{bytes_of, carried, learn, micros_left, paid};
+use super::state::{learn, micros_left, paid};
 use super::trouble::Trouble;
 use crate::act::{Act, ActKind};
 
@@ -132,8 +133,9 @@ impl<'a, A: Act> Exchange<'a, A> {
         let mut old = self.earlier.iter().zip(&found.values[count..]);
         old.find_map(|((of, old), value)| {
             let bytes = value.as_deref().filter(|_| *of == key)?;
-            let state = old.algorithm.read(bytes, found.now)?;
-            Some(carried(state, &old.algorithm, new, found.now))
+            let mut state = old.algorithm.read(bytes, found.now)?;
+            new.carry(&mut state, &old.algorithm, found.now.time(), Nanos::ZERO);
+            Some(state)
         })
         .unwrap_or_default()
     }
@@ -180,9 +182,10 @@ impl<'a, A: Act> Exchange<'a, A> {
     ) -> Option<(Vec<u8>, u64)> {
         let algorithm = &item.limit.algorithm;
         let mut next = KeptValue {
-            bytes: bytes_of(algorithm, after, now),
+            bytes: Vec::new(),
             micros: micros_left(algorithm, after, now),
         };
+        algorithm.write(after, now, &mut next.bytes);
         // If the caller gives the time nothing is remembered, and no mark is needed.
         let is_reset = self.act == ActKind::Reset;
         let erases = self.act == ActKind::Erase || is_reset && self.given;

@@ -164,13 +164,7 @@ impl RedisStore {
         items: &[A::Item<'_>],
         now: Time,
     ) -> Result<A::Answer, StoreError> {
-        let given = match self.config.clock {
-            RedisClock::Server => None,
-            RedisClock::Caller => {
-                let unix = self.limits.origin().unix_nanos(now);
-                Some(UnixMicros::new(unix / 1_000)) // down
-            }
-        };
+        let given = self.given(now);
         let ask = RedisRequest {
             act,
             items: items.iter().map(|&item| self.item(item)).collect(),
@@ -188,6 +182,14 @@ impl RedisStore {
             Err(no_answer(deadline))
         });
         done.map_err(|trouble| self.error(trouble))
+    }
+
+    /// Returns the caller's moment; `None` if the servers' clocks count.
+    fn given(&self, now: Time) -> Option<UnixMicros> {
+        (self.config.clock == RedisClock::Caller).then(|| {
+            let unix = self.limits.origin().unix_nanos(now);
+            UnixMicros::new(unix / 1_000) // down
+        })
     }
 
     /// Returns the error for callers, by the keys that the failure affects.

@@ -1,15 +1,8 @@
 //! Conversions of the states of a limit in Redis.
 
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, AnyState, Gcra, Listed as _, Nanos, Paid, Time, UnixMicros,
+    Algorithm as _, AnyAlgorithm, AnyState, Gcra, Listed as _, Paid, Time, UnixMicros,
 };
-
-/// Returns the bytes of a state; empty for a key never seen.
-pub(super) fn bytes_of(limit: &AnyAlgorithm, state: &AnyState, now: UnixMicros) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    limit.write(state, now, &mut bytes);
-    bytes
-}
 
 /// Returns the microseconds from `now` until a state may be forgotten, rounded up; `u64::MAX` for a
 /// state that never may.
@@ -44,16 +37,4 @@ pub(super) fn learn(
     {
         *state = AnyState::Gcra(tat);
     }
-}
-
-/// Returns the state under newer parameters: the same if it means the same, else its usage.
-pub(super) fn carried(
-    state: AnyState,
-    old: &AnyAlgorithm,
-    new: &AnyAlgorithm,
-    now: UnixMicros,
-) -> AnyState {
-    let mut state = state;
-    new.carry(&mut state, old, now.time(), Nanos::ZERO);
-    state
 }

@@ -259,29 +259,23 @@ impl RedisNode {
     /// Runs a command that changes nothing.
     pub(crate) async fn query(&self, command: &Cmd) -> Result<Value, Trouble> {
         let line = self.connection().await?;
-        match command.query_async(&mut line.connection.clone()).await {
-            Ok(value) => Ok(value),
-            Err(error) => {
-                if error.code().is_none() {
-                    self.forget().await;
-                }
-                Err(error.into())
-            }
-        }
+        let answer = command.query_async(&mut line.connection.clone()).await;
+        self.answered(answer).await
     }
 
     /// Runs commands that change nothing, at one moment; returns all answers, or the first error.
     pub(crate) async fn query_all(&self, pipe: &Pipeline) -> Result<Vec<Value>, Trouble> {
         let line = self.connection().await?;
-        match pipe.query_async(&mut line.connection.clone()).await {
-            Ok(values) => Ok(values),
-            Err(error) => {
-                if error.code().is_none() {
-                    self.forget().await;
-                }
-                Err(error.into())
-            }
+        let answer = pipe.query_async(&mut line.connection.clone()).await;
+        self.answered(answer).await
+    }
+
+    /// Drops the connection if the server did not answer.
+    async fn answered<T>(&self, answer: Result<T, RedisError>) -> Result<T, Trouble> {
+        if answer.as_ref().is_err_and(|error| error.code().is_none()) {
+            self.forget().await;
         }
+        Ok(answer?)
     }
 
     pub(crate) const fn address(&self) -> &ServerAddress {
