@@ -10,7 +10,7 @@ use ratekeeper_policy::{Body, HeaderStyle, Refusal};
 use smallvec::smallvec;
 
 use super::denial::{Denial, DeniedBy, ShownDecision};
-use super::gate::{Denied, Ruling};
+use super::gate::Ruling;
 use super::hold::RequestHold;
 use super::key_source::no_key::NoKey;
 use super::pass::{FieldsToSend, Pass, PassTerms};
@@ -108,12 +108,9 @@ impl Described {
     #[cold]
     pub(super) fn denied(&self, limited: Limited, decision: Decision, cost: Permits) -> Ruling {
         let shown = self.decided(limited, decision, cost);
-        Ruling::Denied(Box::new(Denied {
-            reporter: None,
-            fields: FieldsToSend::Limit(Arc::clone(&shown.limit), decision),
-            denial: Denial(DeniedBy::Limits(smallvec![shown])),
-            hold: None,
-        }))
+        let fields = FieldsToSend::Limit(Arc::clone(&shown.limit), decision);
+        let denial = Denial(DeniedBy::Limits(smallvec![shown]));
+        Ruling::denied(denial, fields)
     }
 
     /// Returns a decision as clients are shown it.
@@ -141,7 +138,7 @@ impl Described {
     pub(super) fn without_key(&self, reason: NoKey) -> Ruling {
         let limit = Arc::clone(&self.look.name);
         let denial = Denial(DeniedBy::NoKey { limit, reason });
-        Ruling::Denied(Box::new(Denied::unasked(denial)))
+        Ruling::denied(denial, FieldsToSend::Nothing)
     }
 
     /// Returns the current limit, rebuilt if it was changed.

@@ -66,15 +66,15 @@ pub struct Denied {
     pub(super) reporter: Option<Reporter>,
 }
 
-impl Denied {
-    /// The refusal of a request under a limit that was not asked: there is nothing to show of it.
-    pub(super) const fn unasked(denial: Denial) -> Self {
-        Self {
+impl Ruling {
+    /// A refusal that holds nothing, and has nothing to report.
+    pub(super) fn denied(denial: Denial, fields: FieldsToSend) -> Self {
+        Self::Denied(Box::new(Denied {
             denial,
-            fields: FieldsToSend::Nothing,
+            fields,
             hold: None,
             reporter: None,
-        }
+        }))
     }
 }
 

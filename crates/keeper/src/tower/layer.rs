@@ -57,7 +57,7 @@ where
             described: Described::new("default", Limited::By(algorithm)),
             limiter,
         };
-        Self::made(gate, GateSettings::default())
+        Self::made(gate)
     }
 }
 
@@ -94,12 +94,13 @@ where
             limiter,
             source,
         };
-        Self::made(gate, GateSettings::default())
+        Self::made(gate)
     }
 }
 
 impl<G> RateLimitLayer<G> {
-    pub(super) fn made(gate: G, settings: GateSettings) -> Self {
+    pub(super) fn made(gate: G) -> Self {
+        let settings = GateSettings::default();
         Self { gate, settings }
     }
 

@@ -94,5 +94,3 @@ pub use ratekeeper_resilience::{
     AdaptiveConcurrency, AdaptiveSettings, Aimd, Bounds, End, Error as AdaptiveError, Gradient,
     Law, Vegas,
 };
-
-use settle::GateSettings;

@@ -22,8 +22,8 @@ use ratekeeper_resilience::{AdaptiveConcurrency, AdaptiveSettings, End, Error, S
 use super::counted::{Counted, Places};
 use super::measured::{Measured, MeasuredCourse};
 use crate::limiter::line::WaitLine;
+use crate::tower::RateLimitLayer;
 use crate::tower::hold::{OnReturn, RequestHold};
-use crate::tower::{GateSettings, RateLimitLayer};
 use crate::{Clock, SystemClock, Timer};
 
 /// Default time after which a client that goes away has given up.
@@ -100,7 +100,7 @@ impl<C: Timer + 'static> RateLimitLayer<Adaptive<C>> {
         );
         gate.described.set_refusal(503, Body::ProblemJson);
         gate.described.set_headers(HeaderStyle::Off);
-        Self::made(gate, GateSettings::default())
+        Self::made(gate)
     }
 
     /// Sets how a response is judged, in place of [`End::of_http`] and [`End::of_grpc`]: by its

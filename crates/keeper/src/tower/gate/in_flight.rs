@@ -7,8 +7,8 @@ use ratekeeper_core::Permits;
 
 use super::counted::{Counted, Places};
 use crate::limiter::line::WaitLine;
+use crate::tower::RateLimitLayer;
 use crate::tower::hold::{OnReturn, RequestHold, WorkCount};
-use crate::tower::{GateSettings, RateLimitLayer};
 use crate::{SystemClock, Timer};
 
 /// A maximum number of concurrent requests; see [`RateLimitLayer::in_flight`].
@@ -51,7 +51,7 @@ impl<C: Timer + 'static> RateLimitLayer<InFlight<C>> {
     pub fn in_flight_with_clock(most: impl Into<Permits>, clock: C) -> Self {
         let (most, count) = (most.into(), Arc::default());
         let gate = Counted::new("in-flight", CountedPlaces { most, count, clock });
-        Self::made(gate, GateSettings::default())
+        Self::made(gate)
     }
 }
 

@@ -85,7 +85,7 @@ where
         if waits && matches!(decision.verdict, Verdict::Deny { .. }) {
             return None;
         }
-        Some(self.lent(decision, key, cost, lease, length))
+        Some(self.lent(decision, key, cost, lease, Some(length)))
     }
 
     fn lent(
@@ -94,11 +94,11 @@ where
         key: &[u8],
         cost: Permits,
         lease: LeaseId,
-        length: Nanos,
+        length: Option<Nanos>,
     ) -> Ruling {
-        let lent = decision.verdict.allows() && cost > Permits::ZERO;
-        let permit = || (Permit::new("keyed", Key::from_bytes(key), lease), length);
-        let hold = self.ledger.hold(lent.then(permit).into_iter());
+        let lent = length.filter(|_| decision.verdict.allows() && cost > Permits::ZERO);
+        let permit = |length| (Permit::new("keyed", Key::from_bytes(key), lease), length);
+        let hold = self.ledger.hold(lent.map(permit).into_iter());
         self.ruling(decision, cost, hold)
     }
 
@@ -111,17 +111,23 @@ where
         }
     }
 
-    /// Waits in line for a permit that other requests of the key hold.
-    async fn wait_for_a_loan(
+    /// Waits in line: with a length for a permit that other requests of the key hold.
+    async fn wait(
         self,
         key: Box<[u8]>,
         cost: Permits,
-        length: Nanos,
+        length: Option<Nanos>,
         patience: Nanos,
     ) -> Ruling {
         let (limiter, lease) = (&self.limiter, new_lease());
-        let waiting = limiter.lend_within(&key, cost, lease, patience);
-        let decided = if waiting.await {
+        let granted = if length.is_some() {
+            limiter.lend_within(&key, cost, lease, patience).await
+        } else {
+            let limit = limiter.key(&key);
+            let waited = limit.try_acquire(cost.get(), patience.into()).await;
+            matches!(waited, Ok(Some(_)))
+        };
+        let decided = if granted {
             Decision {
                 verdict: Verdict::Allow,
                 ..limiter.peek(&key)
@@ -130,22 +136,6 @@ where
             limiter.refusal(&key, cost)
         };
         self.lent(decided, &key, cost, lease, length)
-    }
-
-    async fn wait(self, key: Box<[u8]>, cost: Permits, patience: Nanos) -> Ruling {
-        let granted = self
-            .limiter
-            .key(&key)
-            .try_acquire(cost.get(), patience.into())
-            .await;
-        let decided = match granted {
-            Ok(Some(_waited)) => Decision {
-                verdict: Verdict::Allow,
-                ..self.limiter.peek(&key)
-            },
-            Ok(None) | Err(_) => self.limiter.refusal(&key, cost),
-        };
-        self.ruling(decided, cost, None)
     }
 }
 
@@ -166,26 +156,23 @@ where
         };
         let bytes = found.as_ref().map(LimitKey::key_bytes);
         let key = bytes.as_ref().map_or(&[][..], AsRef::as_ref);
-        if let Some(length) = self.limiter.lease() {
+        let lease = self.limiter.lease();
+        if let Some(length) = lease {
             if let Some(ruling) = self.lend(key, cost, length, patience) {
                 return Asked::Now(ruling);
             }
-            return Asked::Later(Box::pin(self.clone().wait_for_a_loan(
-                key.into(),
-                cost,
-                length,
-                patience,
-            )));
+        } else {
+            let decision = self.limiter.key(key).decide(cost.get());
+            if decision.verdict == Verdict::Allow && self.described.is_silent() {
+                return Asked::Now(Ruling::Pass(Pass::default()));
+            }
+            let waits = decision.verdict.retry_after().is_some() && patience > Nanos::ZERO;
+            if !waits {
+                return Asked::Now(self.ruling(decision, cost, None));
+            }
         }
-        let decision = self.limiter.key(key).decide(cost.get());
-        if decision.verdict == Verdict::Allow && self.described.is_silent() {
-            return Asked::Now(Ruling::Pass(Pass::default()));
-        }
-        let waits = decision.verdict.retry_after().is_some() && patience > Nanos::ZERO;
-        if !waits {
-            return Asked::Now(self.ruling(decision, cost, None));
-        }
-        Asked::Later(Box::pin(self.clone().wait(key.into(), cost, patience)))
+        let waiting = self.clone().wait(key.into(), cost, lease, patience);
+        Asked::Later(Box::pin(waiting))
     }
 
     fn sleep(&self, span: Nanos) -> Boxed<()> {

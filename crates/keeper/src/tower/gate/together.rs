@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 
 use super::admit::{Admitted, admit, completed};
 use super::sealed::{Ask, Asked};
-use super::{Boxed, Denied, Ruling};
+use super::{Boxed, Ruling};
 use crate::at_once::poll_once;
 use crate::limits::KeyText;
 use crate::tower::denial::{Denial, DeniedBy, ShownDecision};
@@ -36,7 +36,7 @@ use crate::tower::key_source::no_key::NoKey;
 use crate::tower::layer::RateLimitLayer;
 use crate::tower::ledger::{Ledger, PermitLender};
 use crate::tower::pass::{FieldsToSend, Pass, PassTerms};
-use crate::tower::settle::{CostOf, GateSettings};
+use crate::tower::settle::CostOf;
 use crate::tower::shown::Limited;
 use crate::{Clock, Limits, NamedLimit, Permit, SystemClock, Timer};
 
@@ -136,7 +136,7 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<Together<S, C>> {
             members,
             described,
         };
-        Ok(Self::made(gate, GateSettings::default()))
+        Ok(Self::made(gate))
     }
 }
 
@@ -238,12 +238,9 @@ impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
         if !decisions.admitted {
             let denies = |shown: &&ShownDecision| !shown.decision.verdict.allows();
             let denying = shown.iter().filter(denies).cloned().collect();
-            return Ruling::Denied(Box::new(Denied {
-                denial: Denial(DeniedBy::Limits(denying)),
-                fields: FieldsToSend::Limits(shown),
-                hold: None,
-                reporter: None,
-            }));
+            let denial = Denial(DeniedBy::Limits(denying));
+            let fields = FieldsToSend::Limits(shown);
+            return Ruling::denied(denial, fields);
         }
         let lent = charges.iter().filter_map(|charge| {
             let (limit, lease) = (&charge.limit, lease?);
@@ -274,7 +271,7 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for Together<S, C> {
     fn ask(&self, head: RequestHead<'_>, cost: Option<Permits>, _: Nanos) -> Asked {
         let charges = match self.charges(head, cost) {
             Ok(charges) => charges,
-            Err(denial) => return Asked::Now(Ruling::Denied(Box::new(Denied::unasked(denial)))),
+            Err(denial) => return Asked::Now(Ruling::denied(denial, FieldsToSend::Nothing)),
         };
         if self.members.limits.store().answers_at_once()
             && let Some(admitted) = poll_once(self.admit(&charges))

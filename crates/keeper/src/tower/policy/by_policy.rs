@@ -25,7 +25,7 @@ use ratekeeper_store::{MemoryStore, Store};
 use smallvec::SmallVec;
 
 use super::decided::{Decided, RequestGuard};
-use super::facts::{Attributes, facts};
+use super::facts::{Attributes, target};
 use super::inspected::{InspectedBytes, MAX_INSPECTED_BODY};
 use crate::at_once::poll_once;
 use crate::engine::keeper::{list, refused_at_once};
@@ -231,7 +231,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             headers: &headers,
             attributes: &attributes,
             cost,
-            ..facts(head)
+            ..target(head)
         })
     }
 
@@ -298,7 +298,7 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
     fn ask(&self, head: RequestHead<'_>, cost: Option<Permits>, _: Nanos) -> Asked {
         let answer = match self.charges(head, cost) {
             Ok(unasked) => unasked,
-            Err(denial) => return Asked::Now(Ruling::Denied(Box::new(Denied::unasked(denial)))),
+            Err(denial) => return Asked::Now(Ruling::denied(denial, FieldsToSend::Nothing)),
         };
         if self.keeper.store().answers_at_once()
             && let Some(admitted) = poll_once(self.keeper.admit(&answer))

@@ -7,13 +7,11 @@
 //! ```
 
 use http::{HeaderMap, HeaderValue, Response};
-use ratekeeper_policy::{Facts, Report};
+use ratekeeper_policy::Report;
 
-use super::facts::facts;
 use crate::Answer;
 use crate::tower::denial::{Denial, DeniedBy};
 use crate::tower::grpc;
-use crate::tower::head::RequestHead;
 use crate::tower::hold::RequestHold;
 use crate::tower::pass::FieldsToSend;
 use crate::tower::reporter::{Reporter, ResponseCosts};
@@ -143,18 +141,6 @@ impl RequestGuard {
     pub fn give_up_response(&mut self) -> usize {
         self.costs.take().map_or(0, |costs| costs.charges)
     }
-}
-
-/// Returns the facts of a request without those of its client: method, host, path and query.
-///
-/// ```
-/// use ratekeeper::tower::target;
-/// let request = http::Request::post("/login?next=/").body(()).unwrap();
-/// let facts = target(&request);
-/// assert_eq!((facts.method, facts.path), ("POST", "/login"));
-/// ```
-pub fn target<'h>(head: impl Into<RequestHead<'h>>) -> Facts<'h> {
-    facts(head.into())
 }
 
 /// Returns the response to a refused request with these header fields, as the layer sends it: a

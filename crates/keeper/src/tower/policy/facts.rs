@@ -8,8 +8,16 @@ use crate::tower::head::RequestHead;
 /// Attributes of a request, set by the application.
 pub(super) type Attributes = Vec<(&'static str, String)>;
 
-/// Returns the facts of the request line: method, host, path and query.
-pub(super) fn facts(head: RequestHead<'_>) -> Facts<'_> {
+/// Returns the facts of a request without those of its client: method, host, path and query.
+///
+/// ```
+/// use ratekeeper::tower::target;
+/// let request = http::Request::post("/login?next=/").body(()).unwrap();
+/// let facts = target(&request);
+/// assert_eq!((facts.method, facts.path), ("POST", "/login"));
+/// ```
+pub fn target<'h>(head: impl Into<RequestHead<'h>>) -> Facts<'h> {
+    let head = head.into();
     Facts {
         method: head.method.as_str(),
         host: host(head),

@@ -14,7 +14,6 @@ use crate::engine::policy_text::{PolicyText, memory_of};
 use crate::tower::RateLimitLayer;
 use crate::tower::head::RequestHead;
 use crate::tower::key_source::peer::PeerSource;
-use crate::tower::settle::GateSettings;
 use crate::{Keeper, SystemClock, Timer};
 
 impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
@@ -24,7 +23,7 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
     /// Limits of concurrency lend for the life of the response body, and are renewed meanwhile; a
     /// limit with a `queue` holds requests back.
     pub fn policy(keeper: impl Into<Arc<Keeper<S, C>>>) -> Self {
-        Self::made(ByPolicy::new(keeper.into()), GateSettings::default())
+        Self::made(ByPolicy::new(keeper.into()))
     }
 
     /// Sets the extension of a request that is the address of its peer: axum's

@@ -8,7 +8,8 @@ mod inspected;
 mod layer;
 
 pub use by_policy::ByPolicy;
-pub use decided::{Decided, RequestGuard, refusal, target};
+pub use decided::{Decided, RequestGuard, refusal};
+pub use facts::target;
 pub use inspect::{Inspect, InspectFuture, InspectLayer};
 pub use inspected::{InspectedBody, InspectedBytes, MAX_INSPECTED_BODY};
 pub use layer::PolicyError;
