@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(feature = "metrics")]
 use arc_swap::ArcSwap;
+#[cfg(feature = "tracing")]
+use ratekeeper_core::Nanos;
 use ratekeeper_core::{Charge, Decision, Verdict};
 #[cfg(feature = "metrics")]
 use ratekeeper_core::{LimitId, Mode};
@@ -45,39 +47,18 @@ impl Observer for Events {
     fn decided(&self, charge: &Charge<'_>, decision: &Decision) {
         let (limit, mode) = (name_of(charge), charge.mode);
         let cost = charge.cost.get();
-        match decision.verdict {
-            Verdict::Allow | Verdict::AllowAfter(_) => tracing::trace!(
-                target: "ratekeeper",
-                limit,
-                %mode,
-                cost,
-                remaining = decision.remaining.get(),
-                "allowed"
-            ),
-            Verdict::Deny { retry_after } => tracing::debug!(
-                target: "ratekeeper",
-                limit,
-                %mode,
-                cost,
-                retry_after_ms = retry_after.as_millis_ceil(),
-                "refused"
-            ),
-            Verdict::Ban { retry_after } | Verdict::Banned { retry_after } => tracing::debug!(
-                target: "ratekeeper",
-                limit,
-                %mode,
-                cost,
-                retry_after_ms = retry_after.as_millis_ceil(),
-                "refused: the key is banned"
-            ),
-            Verdict::DenyForever => tracing::debug!(
-                target: "ratekeeper",
-                limit,
-                %mode,
-                cost,
-                "refused: the cost is above the capacity of the limit"
-            ),
-        }
+        let refused = match decision.verdict {
+            Verdict::Allow | Verdict::AllowAfter(_) => {
+                let remaining = decision.remaining.get();
+                tracing::trace!(target: "ratekeeper", limit, %mode, cost, remaining, "allowed");
+                return;
+            }
+            Verdict::Deny { .. } => "refused",
+            Verdict::Ban { .. } | Verdict::Banned { .. } => "refused: the key is banned",
+            Verdict::DenyForever => "refused: the cost is above the capacity of the limit",
+        };
+        let retry_after_ms = decision.verdict.retry_after().map(Nanos::as_millis_ceil);
+        tracing::debug!(target: "ratekeeper", limit, %mode, cost, retry_after_ms, "{refused}");
     }
 }
 

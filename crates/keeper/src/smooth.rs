@@ -17,7 +17,7 @@
 
 use std::time::Duration;
 
-use ratekeeper_core::{Error, Nanos, Permits, Reserve, Verdict, WarmUp, WarmUpState};
+use ratekeeper_core::{Error, Nanos, Permits, Reserve, WarmUp, WarmUpState};
 use ratekeeper_store::Lock;
 
 use crate::{Block, Clock, SystemClock};
@@ -165,14 +165,8 @@ impl<C: Clock> SmoothRateLimiter<C> {
         let inner = &mut *self.inner.lock();
         let now = self.clock.now(); // under the lock: in the order of the callers
         let (limit, state) = (&inner.limit, &mut inner.state);
-        match limit
-            .reserve(state, now, Permits::new(permits), patience)
-            .verdict
-        {
-            Verdict::Allow => Some(Nanos::ZERO),
-            Verdict::AllowAfter(wait) => Some(wait),
-            _ => None,
-        }
+        let reserved = limit.reserve(state, now, Permits::new(permits), patience);
+        reserved.verdict.wait()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratekeeper_core::{Decision, Receipt, Refused, Time, Verdict};
+use ratekeeper_core::{Decision, Receipt, Refused, Time};
 
 use super::Settlement;
 
@@ -90,10 +90,8 @@ impl Grant {
     /// # Ok::<(), ratekeeper::core::Error>(())
     /// ```
     pub fn delay(&self) -> Duration {
-        match self.decision.verdict {
-            Verdict::AllowAfter(wait) => wait.into(),
-            _ => Duration::ZERO,
-        }
+        let wait = self.decision.verdict.wait();
+        wait.map_or(Duration::ZERO, Duration::from)
     }
 
     /// Returns the settlement of work that cost `used`, for
