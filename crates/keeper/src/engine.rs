@@ -21,7 +21,6 @@ pub(crate) mod reporting;
 pub(crate) mod reservations;
 mod response;
 mod scope;
-mod signals;
 
 pub use crate::permit::{NoPermit, Permit};
 pub use crate::report::{LimitReport, LimitReports};

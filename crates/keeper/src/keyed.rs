@@ -18,7 +18,6 @@
 //! settlement: see the example `keyed_by_plan`.
 
 mod by_hash;
-mod configured;
 mod key;
 mod key_limit;
 mod lent;

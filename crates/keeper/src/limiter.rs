@@ -30,7 +30,6 @@
 //! `try_reserve` and `try_refund`, which return an error at run time if unsupported.
 
 mod change;
-mod configured;
 pub(crate) mod desk;
 mod grant;
 pub(crate) mod line;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use ratekeeper_core::{Charge, Lend, Mode, Permits, Time};
+use ratekeeper_core::{Charge, Lend, Mode, Nanos, Permits, Time};
 use ratekeeper_policy::{Charges, Entry, Facts, Policy, WallTime, envoy};
 use ratekeeper_store::{Decisions, Lock, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
@@ -216,6 +216,18 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// Returns the clock.
     pub fn clock(&self) -> &C {
         &self.clock
+    }
+
+    /// Sets the level of a signal, in parts per million (microseconds for a latency), for this time
+    /// from now on. Returns false if no limit of the policy names the signal.
+    pub fn set_signal(&self, name: &str, level: u32, lasts: impl Into<Nanos>) -> bool {
+        let policy = self.look_at_policy();
+        let mut signals = policy.signals();
+        let signal = signals.find(|signal| signal.name() == name);
+        let wall = self.wall(self.clock().now());
+        signal
+            .map(|signal| signal.set(level, wall, lasts))
+            .is_some()
     }
 
     #[inline]

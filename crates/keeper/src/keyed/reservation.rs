@@ -170,6 +170,16 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     }
 }
 
+impl<C: Clock> KeyedLimiter<AnyAlgorithm, C> {
+    /// Like [`cancel`](KeyedLimiter::cancel), if the algorithm can take back a charge.
+    ///
+    /// # Errors
+    /// [`Unsupported`]: post-paid limits cannot take permits back.
+    pub fn try_cancel(&self, reservation: KeyedReservation) -> Result<bool, Unsupported> {
+        self.take_reservation_back(reservation)
+    }
+}
+
 impl KeyedReservation {
     /// Returns the limit's decision.
     pub const fn decision(&self) -> Decision {

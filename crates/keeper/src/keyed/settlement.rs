@@ -6,12 +6,12 @@
 //!   used   |==============|#####>   the excess is owed: the key pays it by waiting
 //! ```
 
-use ratekeeper_core::{AnyAlgorithm, Permits, Refund, Reserve, Unsupported};
+use ratekeeper_core::{AnyAlgorithm, Call, Permits, Refund, Reserve, Unsupported};
 use ratekeeper_store::{ActualCost, ChargeOrigin, Settle, Settled};
 
 use super::{KeyLimit, KeyedLimiter, LimitKey};
 use crate::limiter::settles;
-use crate::{Clock, Settlement};
+use crate::{Clock, Grant, Settlement};
 
 impl<K: LimitKey, A: Into<AnyAlgorithm> + Refund + Reserve, C: Clock> KeyLimit<'_, K, A, C> {
     /// Corrects the charge for work to its actual cost; see
@@ -40,6 +40,26 @@ impl<K: LimitKey, A: Into<AnyAlgorithm> + Refund + Reserve, C: Clock> KeyLimit<'
 }
 
 impl<K: LimitKey, C: Clock> KeyLimit<'_, K, AnyAlgorithm, C> {
+    /// Like [`refund`](KeyLimit::refund), if the algorithm can take back a charge.
+    ///
+    /// ```
+    /// use ratekeeper::KeyedLimiter;
+    /// let limiter = KeyedLimiter::parse("10/1h").unwrap();
+    /// let grant = limiter.check_n("ann", 4).unwrap();
+    /// limiter.key("ann").try_refund(grant).unwrap();
+    /// assert_eq!(limiter.key("ann").peek().remaining.get(), 10);
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unsupported`]: post-paid limits cannot take permits back.
+    pub fn try_refund(&self, grant: Grant) -> Result<(), Unsupported> {
+        let limit = &self.limiter.limit;
+        limit.with(|limit| limit.algorithm.supports(Call::Refund))?;
+        self.limiter
+            .settle(self.key.key_bytes().as_ref(), &grant.used(0));
+        Ok(())
+    }
+
     /// Like [`settle`](KeyLimit::settle), if the algorithm can take back a charge and owe one.
     ///
     /// ```

@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ratekeeper_core::{Decision, Permits, Refund, Reserve, Time};
+use ratekeeper_core::{AnyAlgorithm, Call, Decision, Permits, Refund, Reserve, Time, Unsupported};
 
 use super::desk::{Waitable as _, behind_the_line, never, permits};
 use super::{Limiter, LimiterAlgorithm, StateCell};
@@ -196,6 +196,52 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             self.line.wake_first();
         }
         Ok(cancelled)
+    }
+}
+
+impl<C: Clock> Limiter<AnyAlgorithm, C> {
+    /// Like [`reserve`](Limiter::reserve), if the algorithm can promise a later moment.
+    ///
+    /// ```
+    /// use ratekeeper::Limiter;
+    /// use std::time::Duration;
+    /// let minute = Duration::from_secs(60);
+    /// let pace = Limiter::parse("spacing = \"10s\"").unwrap();
+    /// let reserved = pace.try_reserve(1, minute).unwrap();
+    /// assert_eq!(reserved.wait(), Some(Duration::ZERO));
+    /// let window = Limiter::parse("{ limit = \"10/1m\", algorithm = \"fixed-window\" }").unwrap();
+    /// assert!(window.try_reserve(1, minute).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unsupported`]: only limits by GCRA and post-paid ones can promise.
+    pub fn try_reserve(
+        &self,
+        cost: u64,
+        max_wait: Duration,
+    ) -> Result<Reservation<AnyAlgorithm>, Unsupported> {
+        self.with(|algorithm| algorithm.supports(Call::Reserve))?; // also while others wait
+        self.reserve_by(cost, |algorithm, state, now, cost| {
+            algorithm.try_reserve(state, now, cost, max_wait.into())
+        })
+    }
+
+    /// Like [`cancel`](Limiter::cancel), if the algorithm can take back a charge.
+    ///
+    /// ```
+    /// use ratekeeper::Limiter;
+    /// use std::time::Duration;
+    /// let limiter = Limiter::parse("spacing = \"1h\"").unwrap();
+    /// let reserved = limiter.try_reserve(1, Duration::ZERO).unwrap();
+    /// assert_eq!(limiter.try_cancel(reserved), Ok(true));
+    /// assert!(limiter.check().is_ok());
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unsupported`]: post-paid limits cannot take permits back.
+    pub fn try_cancel(&self, reservation: Reservation<AnyAlgorithm>) -> Result<bool, Unsupported> {
+        self.with(|algorithm| algorithm.supports(Call::Refund))?; // refused ones too
+        self.cancel_by(reservation, AnyAlgorithm::try_refund)
     }
 }
 

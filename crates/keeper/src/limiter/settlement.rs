@@ -112,6 +112,27 @@ impl<A: LimiterAlgorithm + Refund + Reserve, C: Clock> Limiter<A, C> {
 }
 
 impl<C: Clock> Limiter<AnyAlgorithm, C> {
+    /// Like [`refund`](Limiter::refund), if the algorithm can take back a charge.
+    ///
+    /// ```
+    /// use ratekeeper::Limiter;
+    /// let limiter = Limiter::parse("10/1h").unwrap();
+    /// let grant = limiter.check_n(4).unwrap();
+    /// limiter.try_refund(grant).unwrap();
+    /// assert_eq!(limiter.peek().remaining.get(), 10);
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unsupported`]: post-paid limits cannot take permits back.
+    #[expect(clippy::needless_pass_by_value, reason = "a grant is given back once")]
+    pub fn try_refund(&self, grant: Grant) -> Result<(), Unsupported> {
+        self.with(|algorithm| algorithm.supports(Call::Refund))?;
+        let back = Permits::new(grant.cost()); // as in `refund`
+        self.give_back(&grant, back, |limit, state, now, receipt| {
+            limit.try_give_back(state, now, back, receipt)
+        })
+    }
+
     /// Like [`settle`](Limiter::settle), if the algorithm can take back a charge and owe one.
     ///
     /// ```
