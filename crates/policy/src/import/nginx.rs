@@ -16,14 +16,14 @@ mod server;
 mod variable;
 mod zone;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use super::Imported;
-use super::areas::{self, Area, MAX_AREAS};
+use super::areas::{self, MAX_AREAS};
 use super::limits::{ImportedLimit, Writer, list, quoted};
 use crate::config::{Diagnostic, Findings};
 use directive::Directive;
-use place::{InForce, servers};
+use place::{InForce, Refusals, servers};
 use proxy::UpstreamBlocks;
 use variable::Variables;
 use zone::{SharedZone, Use};
@@ -112,32 +112,16 @@ pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
         );
     }
     proxy::write(&places, &zones.upstreams, &mut writer);
-    for place in places {
+    for mut place in places {
         if areas.len() > MAX_AREAS {
             break; // refused when they are written
         }
-        named.extend(
-            place
-                .in_force
-                .uses
-                .iter()
-                .map(|(_, used)| used.zone().to_owned()),
-        );
-        let limits = limits.of(&place.in_force, &zones, &mut writer);
-        areas.push(Area {
-            called: place.called,
-            shape: place.shape,
-            rank: place.rank,
-            limits,
-        });
+        let uses = place.in_force.uses.iter();
+        named.extend(uses.map(|(_, used)| used.zone().to_owned()));
+        place.area.limits = limits.of(&place.in_force, &zones, &mut writer);
+        areas.push(place.area);
     }
-    let mut unused: Vec<_> = zones
-        .known
-        .keys()
-        .filter(|name| !named.contains(*name))
-        .collect();
-    unused.sort();
-    for name in unused {
+    for name in zones.known.keys().filter(|name| !named.contains(*name)) {
         writer.unsupported(&format!("zone {name}: not imported: no server uses it"));
     }
     areas::write(&areas, &limits.drafts, &mut writer);
@@ -146,7 +130,7 @@ pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
 
 #[derive(Default)]
 struct Zones {
-    known: HashMap<String, SharedZone>,
+    known: BTreeMap<String, SharedZone>,
     variables: Variables,
     upstreams: UpstreamBlocks,
 }
@@ -156,26 +140,27 @@ impl Zones {
     fn read(&mut self, directives: &[Directive], is_whole: bool, writer: &mut Writer) {
         for directive in directives {
             let name = directive.name.as_str();
-            let at = |why: &str| format!("line {}: {name}: {why}", directive.line);
             match name {
                 "limit_req_zone" | "limit_conn_zone" => match SharedZone::read(directive) {
                     Ok(zone) => {
                         for word in directive.others(&["zone", "rate", "sync"]).iter().skip(1) {
-                            writer.unsupported(&at(&if word.starts_with('$') {
-                                format!("`{word}` is part of one key, and counted if empty, too")
+                            let why = if word.starts_with('$') {
+                                "is part of one key, and counted if empty, too"
                             } else {
-                                format!("`{word}` is skipped: nginx itself has no such word")
-                            }));
+                                "is skipped: nginx itself has no such word"
+                            };
+                            directive.unsupported(&format!("`{word}` {why}"), writer);
                         }
                         self.known.insert(zone.name.clone(), zone);
                     }
-                    Err(why) => writer.unsupported(&at(&why)),
+                    Err(why) => directive.unsupported(&why, writer),
                 },
                 "include" if !is_whole && directive.words.iter().any(|file| may_limit(file)) => {
                     let file = directive.words.join(" ");
-                    writer.unsupported(&at(&format!(
+                    let why = format!(
                         "{file} is not read: import the output of `nginx -T`, which has all files"
-                    )));
+                    );
+                    directive.unsupported(&why, writer);
                 }
                 "map" | "geo" => {
                     self.variables.read(directive);
@@ -184,26 +169,25 @@ impl Zones {
                 "upstream" => self.upstreams.read(directive),
                 "stream" | "mail" => {
                     if has_limits(directive) {
-                        writer.unsupported(&at("limits of TCP connections are not supported"));
+                        let why = "limits of TCP connections are not supported";
+                        directive.unsupported(why, writer);
                     }
                     continue;
                 }
                 "server" if directive.value("max_conns").is_some() => {
-                    writer
-                        .unsupported(&at("max_conns: connections to an upstream are not limited"));
+                    let why = "max_conns: connections to an upstream are not limited";
+                    directive.unsupported(why, writer);
                 }
                 _ => {
                     let known = UNSUPPORTED.iter().find(|(known, _)| *known == name);
                     if let Some((_, why)) = known {
-                        writer.unsupported(&at(why));
+                        directive.unsupported(why, writer);
                     } else if name.starts_with("limit_") && !OF_LIMITS.contains(&name) {
-                        writer.unsupported(&at("nginx itself has no such directive"));
+                        directive.unsupported("nginx itself has no such directive", writer);
                     }
                 }
             }
-            if let Some(block) = &directive.block {
-                self.read(block, is_whole, writer);
-            }
+            self.read(directive.inner(), is_whole, writer);
         }
     }
 }
@@ -217,8 +201,8 @@ fn may_limit(file: &str) -> bool {
 }
 
 fn has_limits(directive: &Directive) -> bool {
-    let block = directive.block.as_deref().unwrap_or_default();
-    matches!(directive.name.as_str(), "limit_req" | "limit_conn") || block.iter().any(has_limits)
+    matches!(directive.name.as_str(), "limit_req" | "limit_conn")
+        || directive.inner().iter().any(has_limits)
 }
 
 /// Writes `[client_ip]` from `set_real_ip_from` and `real_ip_header`.
@@ -269,9 +253,7 @@ impl RealIp {
                 ("real_ip_recursive", _) => self.recursive = directive.is_on(),
                 _ => {}
             }
-            if let Some(block) = &directive.block {
-                self.read(block, writer);
-            }
+            self.read(directive.inner(), writer);
         }
     }
 }
@@ -280,8 +262,8 @@ impl RealIp {
 #[derive(Default)]
 struct Limits {
     drafts: Vec<ImportedLimit>,
-    /// The use of a zone by each draft, with status and dry run.
-    used: Vec<(Use, (u16, bool))>,
+    /// The use of a zone by each draft.
+    used: Vec<(Use, Refusals)>,
     /// Lines of directives that were reported.
     reported: Vec<usize>,
 }
@@ -291,19 +273,16 @@ impl Limits {
     fn of(&mut self, place: &InForce, zones: &Zones, writer: &mut Writer) -> Vec<usize> {
         let mut indexes = Vec::new();
         for (line, used) in &place.uses {
-            let (status, dry_run) = match used {
-                Use::Requests { .. } => (place.request_status, place.request_dry_run),
-                Use::Connections { .. } => (place.connection_status, place.connection_dry_run),
+            let refusals = match used {
+                Use::Requests { .. } => place.requests,
+                Use::Connections { .. } => place.connections,
             };
-            let found = self
-                .used
-                .iter()
-                .position(|(known, settings)| known == used && *settings == (status, dry_run));
-            if let Some(index) = found {
+            let wanted = (used.clone(), refusals);
+            if let Some(index) = self.used.iter().position(|known| *known == wanted) {
                 indexes.push(index);
                 continue;
             }
-            match draft(used, zones, status, dry_run) {
+            match draft(used, zones, refusals) {
                 Ok(mut draft) => {
                     let mut used_before = self.used.iter();
                     if used_before.any(|(known, _)| known.zone() == used.zone()) {
@@ -314,7 +293,7 @@ impl Limits {
                     }
                     indexes.push(self.drafts.len());
                     self.drafts.push(draft);
-                    self.used.push((used.clone(), (status, dry_run)));
+                    self.used.push(wanted);
                 }
                 Err(why) if !self.reported.contains(line) => {
                     self.reported.push(*line);
@@ -327,12 +306,10 @@ impl Limits {
     }
 }
 
-fn draft(used: &Use, zones: &Zones, status: u16, dry_run: bool) -> Result<ImportedLimit, String> {
+fn draft(used: &Use, zones: &Zones, refusals: Refusals) -> Result<ImportedLimit, String> {
     let name = used.zone();
-    let zone = zones
-        .known
-        .get(name)
-        .ok_or_else(|| format!("there is no zone `{name}`"))?;
+    let zone = zones.known.get(name);
+    let zone = zone.ok_or_else(|| format!("there is no zone `{name}`"))?;
     let is_requests = matches!(used, Use::Requests { .. });
     if zone.rate.is_some() != is_requests {
         return Err(format!("the zone `{name}` is of the other kind"));
@@ -344,8 +321,8 @@ fn draft(used: &Use, zones: &Zones, status: u16, dry_run: bool) -> Result<Import
     if let Some(missing) = key.missing {
         lines.push(format!("missing_key = \"{missing}\""));
     }
-    lines.push(format!("status = {status}"));
-    if dry_run {
+    lines.push(format!("status = {}", refusals.status));
+    if refusals.is_dry_run {
         lines.push("mode = \"shadow\"".to_owned());
     }
     Ok(ImportedLimit {

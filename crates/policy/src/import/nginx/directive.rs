@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use crate::config::{Findings, codes, shown};
+use crate::import::limits::Writer;
 
 /// Maximum size of a file in bytes, which is that of the command line too.
 const MAX_BYTES: usize = 2 << 20;
@@ -44,10 +45,28 @@ impl Directive {
         self.words.iter().filter(|word| !is_known(word)).collect()
     }
 
+    /// Returns the directives of its block; none without one.
+    pub(super) fn inner(&self) -> &[Self] {
+        self.block.as_deref().unwrap_or_default()
+    }
+
+    /// Notes what a policy does not express of it.
+    pub(super) fn unsupported(&self, why: &str, writer: &mut Writer) {
+        writer.unsupported(&format!("line {}: {}: {why}", self.line, self.name));
+    }
+
     /// Returns true for `NAME on;`.
     pub(super) fn is_on(&self) -> bool {
         self.words.first().is_some_and(|word| word == "on")
     }
+}
+
+/// Returns the directives of this name.
+pub(super) fn named<'d>(
+    block: &'d [Directive],
+    name: &'static str,
+) -> impl Iterator<Item = &'d Directive> {
+    block.iter().filter(move |directive| directive.name == name)
 }
 
 /// Reads the directives of a text; `None` if it cannot be read, which is reported.

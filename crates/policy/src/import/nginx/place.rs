@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 
-use super::directive::Directive;
+use super::directive::{Directive, named};
 use super::server::{default_ports, fallback, host_rank, is_default, names, only_returns, ports};
 use super::zone::Use;
-use crate::import::areas::{AreaShape, PathRange};
+use crate::import::areas::{Area, AreaShape, PathRange};
 use crate::import::limits::Writer;
 
 /// Status of a refusal without `limit_req_status`.
@@ -20,9 +20,8 @@ const PATH_RANK: usize = 2;
 
 /// A server or a location.
 pub(super) struct NginxPlace {
-    pub(super) called: String,
-    pub(super) shape: AreaShape,
-    pub(super) rank: usize,
+    /// Without its limits.
+    pub(super) area: Area,
     pub(super) in_force: InForce,
     /// Line and target of its `proxy_pass`.
     pub(super) pass: Option<(usize, String)>,
@@ -33,66 +32,73 @@ pub(super) struct NginxPlace {
 pub(super) struct InForce {
     /// Each with its line.
     pub(super) uses: Vec<(usize, Use)>,
-    pub(super) request_status: u16,
-    pub(super) request_dry_run: bool,
-    pub(super) connection_status: u16,
-    pub(super) connection_dry_run: bool,
+    pub(super) requests: Refusals,
+    pub(super) connections: Refusals,
+}
+
+/// How limits of one kind refuse.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Refusals {
+    pub(super) status: u16,
+    pub(super) is_dry_run: bool,
+}
+
+impl Refusals {
+    const DEFAULT: Self = Self {
+        status: DEFAULT_STATUS,
+        is_dry_run: false,
+    };
 }
 
 impl InForce {
     const NOTHING: Self = Self {
         uses: Vec::new(),
-        request_status: DEFAULT_STATUS,
-        request_dry_run: false,
-        connection_status: DEFAULT_STATUS,
-        connection_dry_run: false,
+        requests: Refusals::DEFAULT,
+        connections: Refusals::DEFAULT,
     };
 
     /// Returns the directives in force within a block.
     fn within(&self, block: &[Directive], writer: &mut Writer) -> Self {
         let mut inner = self.clone();
         for name in ["limit_req", "limit_conn"] {
-            if block.iter().any(|directive| directive.name == name) {
+            if named(block, name).next().is_some() {
                 let is_other =
                     |used: &Use| matches!(used, Use::Requests { .. }) != (name == "limit_req");
                 inner.uses.retain(|(_, used)| is_other(used));
             }
         }
         for directive in block {
-            let status = directive.words.first().and_then(|word| word.parse().ok());
-            match directive.name.as_str() {
+            let name = directive.name.as_str();
+            let is_requests = name.starts_with("limit_req");
+            let refusals = if is_requests {
+                &mut inner.requests
+            } else {
+                &mut inner.connections
+            };
+            match name {
                 "limit_req" | "limit_conn" => match Use::read(directive) {
                     Ok(used) => {
                         inner.uses.push((directive.line, used));
                         let known = ["zone", "burst", "delay", "nodelay"];
-                        let is_requests = directive.name == "limit_req";
                         for word in directive.others(&known).iter().filter(|_| is_requests) {
-                            let line = directive.line;
-                            writer.unsupported(&format!(
-                                "line {line}: limit_req: `{word}` is skipped: nginx itself has no \
-                                 such word"
-                            ));
+                            let why = format!("`{word}` is skipped: nginx itself has no such word");
+                            directive.unsupported(&why, writer);
                         }
                     }
-                    Err(why) => {
-                        let line = directive.line;
-                        let name = &directive.name;
-                        writer.unsupported(&format!("line {line}: {name}: not imported: {why}"));
-                    }
+                    Err(why) => directive.unsupported(&format!("not imported: {why}"), writer),
                 },
-                "limit_req_status" | "limit_conn_status" => match status {
-                    Some(status) if directive.name == "limit_req_status" => {
-                        inner.request_status = status;
-                    }
-                    Some(status) => inner.connection_status = status,
-                    None => {
-                        let (line, name) = (directive.line, &directive.name);
+                "limit_req_status" | "limit_conn_status" => {
+                    let status = directive.words.first().and_then(|word| word.parse().ok());
+                    if let Some(status) = status {
+                        refusals.status = status;
+                    } else {
                         let word = directive.words.join(" ");
-                        writer.unsupported(&format!("line {line}: {name}: `{word}` is no status"));
+                        directive.unsupported(&format!("`{word}` is no status"), writer);
                     }
-                },
-                "limit_req_dry_run" => inner.request_dry_run = directive.is_on(),
-                "limit_conn_dry_run" => inner.connection_dry_run = directive.is_on(),
+                }
+                "limit_req_dry_run" | "limit_conn_dry_run" => {
+                    refusals.is_dry_run = directive.is_on();
+                }
                 _ => {}
             }
         }
@@ -102,33 +108,29 @@ impl InForce {
 
 /// Returns the places of all servers.
 pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<NginxPlace> {
-    let mut found = Vec::new();
-    let http = directives.iter().find(|directive| directive.name == "http");
     // A file of `conf.d` has servers outside of `http`; the output of `nginx -T` has them too.
-    let in_force = if let Some(http) = http {
+    let http = named(directives, "http").next();
+    if http.is_some() {
         report_strays(directives, writer);
-        let block = http.block.as_deref().unwrap_or_default();
-        let in_force = InForce::NOTHING.within(block, writer);
-        found.extend(servers_of(block, &in_force));
-        in_force
-    } else {
-        InForce::NOTHING.within(directives, writer)
-    };
-    found.extend(servers_of(directives, &in_force));
-    // Servers that only redirect limit nothing, and often have the names of another.
-    if found.iter().any(|(server, _)| !only_returns(server)) {
-        found.retain(|(server, _)| !only_returns(server));
     }
-    let servers: Vec<_> = found.iter().map(|(server, _)| *server).collect();
+    let around = InForce::NOTHING.within(http.map_or(directives, Directive::inner), writer);
+    let of_http = http
+        .into_iter()
+        .flat_map(|http| named(http.inner(), "server"));
+    let servers = of_http.chain(named(directives, "server"));
+    let mut servers: Vec<&Directive> = servers.filter(|server| server.block.is_some()).collect();
+    // Servers that only redirect limit nothing, and often have the names of another.
+    if servers.iter().any(|server| !only_returns(server)) {
+        servers.retain(|server| !only_returns(server));
+    }
     let fallback = fallback(&servers);
-    let is_alone = found.len() == 1;
     let mut places = Vec::new();
     // The ports of each name.
     let mut seen: HashMap<String, Vec<String>> = HashMap::new();
     // Ports with a default server, and those of the servers before.
     let mut ports_seen = default_ports(&servers);
-    for (index, (server, around)) in found.iter().enumerate() {
-        let block = server.block.as_deref().unwrap_or_default();
+    for (index, server) in servers.into_iter().enumerate() {
+        let block = server.inner();
         let in_force = around.within(block, writer);
         let limits = !in_force.uses.is_empty() || block.iter().any(super::has_limits);
         let ports = ports(block);
@@ -142,26 +144,25 @@ pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<Ngin
         names.retain(|name| ports.iter().any(|port| is_new(name, port)));
         if has_names && names.is_empty() {
             if limits {
-                writer.unsupported(&format!(
-                    "line {}: server: not imported: servers before it have its names and ports",
-                    server.line
-                ));
+                let why = "not imported: servers before it have its names and ports";
+                server.unsupported(why, writer);
             }
             continue;
         }
-        let hosts = if index == fallback || is_alone {
+        let hosts = if index == fallback {
             Vec::new()
         } else {
-            hosts(&names, server, &in_force, writer)
+            hosts(&names, server, writer)
         };
-        if index != fallback && !is_alone && hosts.is_empty() {
+        if index != fallback && hosts.is_empty() {
+            if limits {
+                let why = "not imported: it has no name, and is not the default server";
+                server.unsupported(why, writer);
+            }
             continue;
         }
-        if let Some(name) = names
-            .iter()
-            .find(|name| seen.contains_key(*name))
-            .filter(|_| limits)
-        {
+        let mut seen_before = names.iter().filter(|name| seen.contains_key(*name));
+        if let Some(name) = seen_before.next().filter(|_| limits) {
             writer.unsupported(&format!(
                 "line {}: server {name}: another server has this name at another port, and the \
                  limits of both apply: a policy does not tell ports apart",
@@ -169,11 +170,9 @@ pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<Ngin
             ));
         }
         if limits && !hosts.is_empty() && (is_first || is_default(server)) {
-            writer.unsupported(&format!(
-                "line {}: server: its limits are for its names only, although it has all other \
-                 names of its port too",
-                server.line
-            ));
+            let why = "its limits are for its names only, although it has all other names of its \
+                       port too";
+            server.unsupported(why, writer);
         }
         for name in &names {
             let known = seen.entry(name.clone()).or_default();
@@ -188,12 +187,12 @@ pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<Ngin
             hosts,
             ports,
             server: called,
-            first: places.len(),
             untranslated: Vec::new(),
-            places: &mut places,
+            places: Vec::new(),
             writer: &mut *writer,
         };
         walk.server(block, &in_force);
+        places.extend(walk.places);
     }
     places
 }
@@ -204,28 +203,15 @@ fn report_strays(directives: &[Directive], writer: &mut Writer) {
         let name = directive.name.as_str();
         let stray = name == "location" && super::has_limits(directive);
         if stray || matches!(name, "limit_req" | "limit_conn") {
-            writer.unsupported(&format!(
-                "line {}: {name}: not imported: it stands in a file that is included \
-                 elsewhere; put it in place of the `include`",
-                directive.line
-            ));
+            let why = "not imported: it stands in a file that is included elsewhere; put it in \
+                       place of the `include`";
+            directive.unsupported(why, writer);
         }
     }
 }
 
-fn servers_of<'d>(block: &'d [Directive], in_force: &InForce) -> Vec<(&'d Directive, InForce)> {
-    let servers = block.iter().filter(|directive| directive.name == "server");
-    let servers = servers.filter(|directive| directive.block.is_some());
-    servers.map(|server| (server, in_force.clone())).collect()
-}
-
 /// Returns the hosts of a server by its names, and reports names without a counterpart.
-fn hosts(
-    names: &[String],
-    server: &Directive,
-    in_force: &InForce,
-    writer: &mut Writer,
-) -> Vec<String> {
+fn hosts(names: &[String], server: &Directive, writer: &mut Writer) -> Vec<String> {
     let mut hosts = Vec::new();
     for name in names {
         if let Some(domain) = name.strip_prefix('.') {
@@ -239,13 +225,6 @@ fn hosts(
             hosts.push(name.clone());
         }
     }
-    let limits = !in_force.uses.is_empty() || super::has_limits(server);
-    if hosts.is_empty() && limits {
-        writer.unsupported(&format!(
-            "line {}: server: not imported: it has no name, and is not the default server",
-            server.line
-        ));
-    }
     hosts
 }
 
@@ -256,11 +235,9 @@ struct Walk<'w> {
     /// Rank of the server.
     base: usize,
     server: String,
-    /// Index of its first place.
-    first: usize,
     /// Locations that have the limits around them, and cannot be told from others.
     untranslated: Vec<(usize, String, InForce)>,
-    places: &'w mut Vec<NginxPlace>,
+    places: Vec<NginxPlace>,
     writer: &'w mut Writer,
 }
 
@@ -270,8 +247,7 @@ impl Walk<'_> {
         self.place(called, PathRange::Prefix("/".to_owned()), in_force, block);
         self.locations(block, in_force);
         for (line, called, in_force) in std::mem::take(&mut self.untranslated) {
-            let mut places = self.places[self.first..].iter();
-            if places.any(|place| place.in_force != in_force) {
+            if self.places.iter().any(|place| place.in_force != in_force) {
                 self.writer.unsupported(&format!(
                     "line {line}: {called}: where other locations have its paths too, their limits \
                      apply: only prefixes and whole paths are translated"
@@ -295,27 +271,28 @@ impl Walk<'_> {
             paths,
             ports: self.ports.clone(),
         };
-        let place = NginxPlace {
+        let area = Area {
             called,
-            rank: self.base + rank,
-            in_force: in_force.clone(),
             shape,
+            rank: self.base + rank,
+            limits: Vec::new(),
+        };
+        let place = NginxPlace {
+            area,
+            in_force: in_force.clone(),
             pass: pass(block),
         };
         // `location /` serves all requests of its server.
-        let same = |known: &&mut NginxPlace| known.shape == place.shape;
-        match self.places[self.first..].iter_mut().find(same) {
+        let same = |known: &&mut NginxPlace| known.area.shape == place.area.shape;
+        match self.places.iter_mut().find(same) {
             Some(known) => *known = place,
             None => self.places.push(place),
         }
     }
 
     fn locations(&mut self, block: &[Directive], around: &InForce) {
-        for location in block
-            .iter()
-            .filter(|directive| directive.name == "location")
-        {
-            let block = location.block.as_deref().unwrap_or_default();
+        for location in named(block, "location") {
+            let block = location.inner();
             let in_force = around.within(block, self.writer);
             let words: Vec<_> = location.words.iter().map(String::as_str).collect();
             let called = format!("location {} of {}", words.join(" "), self.server);
@@ -354,8 +331,6 @@ impl Walk<'_> {
 
 /// Returns the line and the target of the `proxy_pass` of a block.
 fn pass(block: &[Directive]) -> Option<(usize, String)> {
-    let found = block
-        .iter()
-        .find(|directive| directive.name == "proxy_pass")?;
+    let found = named(block, "proxy_pass").next()?;
     Some((found.line, found.words.first()?.clone()))
 }

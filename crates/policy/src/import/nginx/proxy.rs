@@ -99,18 +99,18 @@ pub(super) fn write(places: &[NginxPlace], upstreams: &UpstreamBlocks, writer: &
         let Some((line, target)) = &place.pass else {
             continue;
         };
-        let path = place.shape.paths.first().map(PathRange::text);
+        let path = place.area.shape.paths.first().map(PathRange::text);
         match upstreams.urls(target, path, writer) {
             Ok(urls) => passed.push((place, urls)),
             Err(why) => writer.unsupported(&format!("line {line}: proxy_pass {target}: {why}")),
         }
     }
-    passed.sort_by_key(|(place, _)| std::cmp::Reverse(place.rank));
+    passed.sort_by_key(|(place, _)| std::cmp::Reverse(place.area.rank));
     let Some((_, default)) = passed.last() else {
         return;
     };
     for place in places.iter().filter(|place| place.pass.is_none()) {
-        let called = &place.called;
+        let called = &place.area.called;
         writer.unsupported(&format!(
             "{called}: nginx answers its requests; the gateway forwards them"
         ));
@@ -123,13 +123,13 @@ pub(super) fn write(places: &[NginxPlace], upstreams: &UpstreamBlocks, writer: &
         0
     };
     for (number, (place, urls)) in passed[..routes].iter().enumerate() {
-        if place.shape.matches().is_empty() {
-            let called = &place.called;
+        if place.area.shape.matches().is_empty() {
+            let called = &place.area.called;
             writer.unsupported(&format!("{called}: a policy does not tell its port apart"));
             continue;
         }
-        let name = format!("{}-{}", slug(&place.called), number + 1);
-        let (name, matches) = (quoted(&name), match_table(&place.shape.matches()));
+        let name = format!("{}-{}", slug(&place.area.called), number + 1);
+        let (name, matches) = (quoted(&name), match_table(&place.area.shape.matches()));
         let urls = list(urls);
         write!(
             text,

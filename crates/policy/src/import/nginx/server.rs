@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use super::directive::Directive;
+use super::directive::{Directive, named};
 
 /// Port of a server without `listen`, and of an address without one.
 const DEFAULT_PORT: &str = "80";
@@ -25,31 +25,25 @@ pub(super) fn fallback(servers: &[&Directive]) -> usize {
 /// Returns the ports that have a default server.
 pub(super) fn default_ports(servers: &[&Directive]) -> HashSet<String> {
     let defaults = servers.iter().filter(|server| is_default(server));
-    defaults
-        .flat_map(|server| ports(server.block.as_deref().unwrap_or_default()))
-        .collect()
+    defaults.flat_map(|server| ports(server.inner())).collect()
 }
 
 /// Returns true for a server that answers every request by `return`. It may do so within an `if`,
 /// as the servers of certbot do.
 pub(super) fn only_returns(server: &Directive) -> bool {
-    let block = server.block.as_deref().unwrap_or_default();
-    let returns = |block: &[Directive]| block.iter().any(|directive| directive.name == "return");
+    let is_return = |directive: &Directive| directive.name == "return";
     let is_known = |directive: &Directive| match directive.name.as_str() {
         "listen" | "server_name" | "return" => true,
-        "if" => {
-            let block = directive.block.as_deref().unwrap_or_default();
-            block.iter().all(|directive| directive.name == "return")
-        }
+        "if" => directive.inner().iter().all(is_return),
         _ => false,
     };
-    returns(block) && block.iter().all(is_known)
+    server.inner().iter().any(is_return) && server.inner().iter().all(is_known)
 }
 
 /// Returns the ports of a server; the path of a socket stands for one.
 pub(super) fn ports(block: &[Directive]) -> Vec<String> {
     let mut ports = Vec::new();
-    for listen in block.iter().filter(|directive| directive.name == "listen") {
+    for listen in named(block, "listen") {
         let address = listen.words.first().map_or("", String::as_str);
         let end = address.rsplit(':').next().unwrap_or(address);
         let is_number = !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit());
@@ -82,16 +76,11 @@ pub(super) fn host_rank(hosts: &[String]) -> usize {
 }
 
 pub(super) fn is_default(server: &Directive) -> bool {
-    let block = server.block.as_deref().unwrap_or_default();
-    let mut listens = block.iter().filter(|directive| directive.name == "listen");
+    let mut listens = named(server.inner(), "listen");
     listens.any(|listen| listen.words.iter().any(|word| word == "default_server"))
 }
 
 pub(super) fn names(block: &[Directive]) -> Vec<String> {
-    let names = block
-        .iter()
-        .filter(|directive| directive.name == "server_name");
-    names
-        .flat_map(|directive| directive.words.clone())
-        .collect()
+    let names = named(block, "server_name");
+    names.flat_map(|names| names.words.clone()).collect()
 }

@@ -73,10 +73,9 @@ impl Variables {
             return Ok((key.to_owned(), Matches::new()));
         };
         let table = self.table(name, MAX_DEPTH)?;
-        let values = || table.cases.iter().map(|(_, value)| value);
-        let mut keys = values()
-            .chain([&table.default])
-            .filter(|key| !key.is_empty());
+        let values = table.cases.iter().map(|(_, value)| value);
+        let values = values.chain([&table.default]);
+        let mut keys = values.filter(|key| !key.is_empty());
         let Some(key) = keys.next() else {
             return Err(format!(
                 "${name} is always empty, so that no request is counted"
@@ -86,10 +85,8 @@ impl Variables {
             return Err(format!("${name} has several keys: write a limit for each"));
         }
         let is_counted = !table.default.is_empty();
-        let others = table
-            .cases
-            .iter()
-            .filter(|(_, key)| key.is_empty() == is_counted);
+        let others = table.cases.iter();
+        let others = others.filter(|(_, key)| key.is_empty() == is_counted);
         let sign = if is_counted { "!" } else { "" };
         let listed: Vec<_> = others.map(|(value, _)| format!("{sign}{value}")).collect();
         if listed.is_empty() {
@@ -113,12 +110,13 @@ impl Variables {
         if let Some(odd) = &variable.odd {
             return Err(format!("${name}: `{odd}` has no counterpart"));
         }
+        let of_field = |field: String| Table {
+            field,
+            cases: variable.cases.clone(),
+            default: variable.default.clone(),
+        };
         let Some(source) = &variable.source else {
-            return Ok(Table {
-                field: "ip".to_owned(),
-                cases: variable.cases.clone(),
-                default: variable.default.clone(),
-            });
+            return Ok(of_field("ip".to_owned()));
         };
         if let Some(inner) = self.name(source).filter(|_| depth > 0) {
             let mut table = self.table(inner, depth - 1)?;
@@ -137,11 +135,7 @@ impl Variables {
         if let Some((value, _)) = variable.cases.iter().find(odd) {
             return Err(format!("${name}: the value `{value}` has no counterpart"));
         }
-        Ok(Table {
-            field,
-            cases: variable.cases.clone(),
-            default: variable.default.clone(),
-        })
+        Ok(of_field(field))
     }
 }
 
