@@ -9,7 +9,7 @@ use ratekeeper_core::{Limit, Origin, Time};
 use super::counters::{DomainCounters, SpanCounters};
 use super::tree::DescriptorLevel;
 use super::{EnvoyCall, EnvoyCallError, EnvoyRule, Plan};
-use crate::model::settings::envoy_settings::EnvoySettings;
+use crate::model::settings::envoy::EnvoySettings;
 
 /// All domains of a configuration.
 #[derive(Clone, Debug)]

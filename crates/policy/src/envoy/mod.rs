@@ -48,4 +48,4 @@ pub use plan::{Plan, PlannedCharges};
 pub use rule::{EnvoyRateLimit, EnvoyRule, RuleId};
 pub use unit::Unit;
 
-pub use crate::model::settings::envoy_settings::EnvoySettings;
+pub use crate::model::settings::envoy::EnvoySettings;

@@ -33,19 +33,15 @@ pub use rules::correction::{Corrected, Correction, CostSource, Report, ResultSet
 pub use rules::cost::{Cost, Price, PriceList};
 pub use rules::describe::{Description, Millis, Returned, Together, WorstCase};
 pub use rules::priority::Priority;
-pub use rules::role::Role;
-pub use rules::rule::{MissingKey, Rule, RuleMode};
+pub use rules::rule::{MissingKey, Role, Rule, RuleMode};
 pub use rules::signal::{Gate, LOAD, Signal, UpstreamMeasure, upstream_signal};
-pub use settings::access_log::{AccessLogSettings, LoggedResponses};
-pub use settings::adaptive_bounds::AdaptiveBounds;
-pub use settings::health_check::HealthCheck;
-pub use settings::port_use::PortUse;
-pub use settings::route::Route;
-pub use settings::secret::Secret;
+pub use settings::envoy::{EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders};
+pub use settings::proxy::{
+    AccessLogSettings, AdaptiveBounds, HealthCheck, LoggedResponses, ProxySettings, Route,
+};
 pub use settings::telemetry::{MetricSettings, OtlpSettings};
 pub use settings::upstream_url::{UpstreamScheme, UpstreamTls, UpstreamUrl};
 pub use settings::{
-    AdminWrites, AlertSettings, EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders,
-    Listen, LogDenials, NodeName, ProxySettings, RedisSettings, RevealKeys, SentinelSettings,
-    Settings, StoreTls, Tls, WebhookSettings,
+    AdminWrites, AlertSettings, Listen, LogDenials, NodeName, PortUse, RedisSettings, RevealKeys,
+    Secret, SentinelSettings, Settings, StoreTls, Tls, WebhookSettings,
 };

@@ -3,7 +3,6 @@
 //! A policy is immutable. A reload replaces it whole.
 
 mod charges;
-mod conditions;
 mod entries;
 
 use std::net::IpAddr;
@@ -191,26 +190,16 @@ impl Policy {
         wall: WallTime,
     ) -> Option<Held<'p>> {
         self.with_claims(facts, wall, |facts| {
-            self.verified_allowance(rule, facts, wall)
-        })
-    }
-
-    fn verified_allowance<'p>(
-        &'p self,
-        rule: &'p Rule,
-        facts: &Facts<'_>,
-        wall: WallTime,
-    ) -> Option<Held<'p>> {
-        let request = RequestFacts::new(facts).located_by(self.geo.as_ref());
-        let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix, wall);
-        let mut bytes = KeyBytes::default();
-        match keys.write(rule, 0, &mut bytes) {
-            KeySubject::Skip | KeySubject::Deny => None,
-            KeySubject::Known | KeySubject::StandIn => {
-                let key = Key::from_bytes(&bytes);
-                Some(self.held(rule, key, &keys))
+            let request = RequestFacts::new(facts).located_by(self.geo.as_ref());
+            let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix, wall);
+            let mut bytes = KeyBytes::default();
+            match keys.write(rule, 0, &mut bytes) {
+                KeySubject::Skip | KeySubject::Deny => None,
+                KeySubject::Known | KeySubject::StandIn => {
+                    Some(self.held(rule, Key::from_bytes(&bytes), &keys))
+                }
             }
-        }
+        })
     }
 
     /// Returns the country that a trusted proxy states in the header of `[geo]`; `None` if there is

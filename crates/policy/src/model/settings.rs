@@ -1,27 +1,16 @@
 //! Settings: values of a policy file beside its rules.
 
-pub(crate) mod access_log;
-pub(crate) mod adaptive_bounds;
-pub(crate) mod envoy_settings;
-pub(crate) mod health_check;
-pub(crate) mod port_use;
-pub(crate) mod route;
-pub(crate) mod secret;
+pub(crate) mod envoy;
+pub(crate) mod proxy;
 pub(crate) mod telemetry;
 pub(crate) mod upstream_url;
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use ratekeeper_core::{Gcra, Nanos};
+use ratekeeper_core::Nanos;
 
-use self::envoy_settings::EnvoySettings;
-use crate::{
-    AccessLogSettings, AdaptiveBounds, HealthCheck, MetricSettings, OtlpSettings, PortUse, Route,
-    Secret, UpstreamTls, UpstreamUrl,
-};
+use crate::{EnvoyDoor, EnvoyFiles, MetricSettings, OtlpSettings, ProxySettings};
 
 /// Settings of the process that the policy file may hold.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -207,15 +196,6 @@ impl Tls {
     }
 }
 
-/// `[envoy]`: configuration files of Envoy's rate limit service, and the settings of all of them.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct EnvoyFiles {
-    /// A file or a directory, relative to that of the policy; `None` for no such service.
-    pub config: Option<PathBuf>,
-    /// Settings of all of the files.
-    pub settings: EnvoySettings,
-}
-
 /// `[listen]`: `None` means not stated, `Some("off")` means off.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Listen {
@@ -248,51 +228,14 @@ pub struct Listen {
     pub proxy: Option<ProxySettings>,
 }
 
-/// `[listen.proxy]`: `None` means not stated.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct ProxySettings {
-    /// `address`: where it listens; `Some("off")` means off.
-    pub address: Option<String>,
-    /// `tls`: certificates, chosen by the name that a client asks for; none for plain HTTP.
-    pub tls: Vec<Tls>,
-    /// `upstream`: the addresses, at least one.
-    pub upstream: Vec<UpstreamUrl>,
-    /// `upstream_tls`: how the certificates of `https` upstreams are verified.
-    pub upstream_tls: UpstreamTls,
-    /// `route`: other receivers of some requests, in their order.
-    pub routes: Vec<Route>,
-    /// `cors`: origins of web pages that may read refusals, in lower case.
-    pub cors: Vec<String>,
-    /// `preflight_limit`: maximum rate of preflights of an address from these origins.
-    pub preflight_limit: Option<Gcra>,
-    /// `error_pages`: HTML by the status of an error that the listener itself reports.
-    pub error_pages: BTreeMap<u16, Arc<str>>,
-    /// `connect_timeout`: maximum time until a connection is open.
-    pub connect_timeout: Option<Nanos>,
-    /// `response_timeout`: maximum time until the head of a response comes.
-    pub response_timeout: Option<Nanos>,
-    /// `body_timeout`: maximum time between two parts of the body of a response.
-    pub body_timeout: Option<Nanos>,
-    /// `upgrades`: protocols that a connection may switch to; `None` for WebSocket alone.
-    pub upgrades: Option<Vec<String>>,
-    /// `upgrade_timeout`: maximum time without a byte after an upgrade.
-    pub upgrade_timeout: Option<Nanos>,
-    /// `proxy_protocol`: connections begin with the address of the client.
-    pub proxy_protocol: bool,
-    /// `max_head`: maximum number of bytes of the head of a request; `None` for the default.
-    pub max_head: Option<usize>,
-    /// `max_head_fields`: maximum number of its fields; `None` for the default.
-    pub max_head_fields: Option<usize>,
-    /// `max_body`: maximum number of bytes of the body of a request; `None` for the default.
-    pub max_body: Option<usize>,
-    /// `max_inspected_body`: maximum number of bytes of a body that are read for limits.
-    pub max_inspected_body: Option<usize>,
-    /// `adaptive_concurrency`: bounds of the number of requests that wait for the upstream.
-    pub adaptive_concurrency: Option<AdaptiveBounds>,
-    /// `health`: how addresses are checked; `None` for no checks.
-    pub health: Option<HealthCheck>,
-    /// `access_log`: `None` for no such log.
-    pub access_log: Option<AccessLogSettings>,
+/// Processes that may listen at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PortUse {
+    /// One.
+    #[default]
+    Alone,
+    /// All that say the same, of one user: the system gives each connection to one of them.
+    Shared,
 }
 
 /// Calls that may reset, refund and reload.
@@ -303,65 +246,6 @@ pub enum AdminWrites {
     Token,
     /// `"open"`: also calls that come directly from this machine, and not from a web page.
     Open,
-}
-
-/// `[envoy]`: how the gRPC listener answers, beside the statuses.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct EnvoyDoor {
-    /// `headers`: `RateLimit` fields that report its limits to the client. Envoy itself adds
-    /// those called `X-RateLimit-*`.
-    pub headers: EnvoyHeaders,
-    /// `header_names`: names of the fields of [`EnvoyHeaders::Draft03`].
-    pub header_names: EnvoyHeaderNames,
-    /// `body`: the body that a refused client receives.
-    pub body: EnvoyBody,
-    /// `metadata`: reports the limit that refused to Envoy's other filters and its access log.
-    pub metadata: bool,
-    /// `tls`: certificates; `None` for plain text.
-    pub tls: Option<Tls>,
-}
-
-/// Header fields that Envoy is asked to add.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum EnvoyHeaders {
-    /// None.
-    #[default]
-    Off,
-    /// `RateLimit-Policy` and `RateLimit`.
-    Ietf,
-    /// A field each for limit, remaining and reset, as the Go service sends them.
-    Draft03,
-}
-
-/// Names of fields: those of draft-ietf-httpapi-ratelimit-headers-03 (2022) by default.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EnvoyHeaderNames {
-    /// `limit`: requests in a window.
-    pub limit: String,
-    /// `remaining`: requests left.
-    pub remaining: String,
-    /// `reset`: seconds until the window ends.
-    pub reset: String,
-}
-
-impl Default for EnvoyHeaderNames {
-    fn default() -> Self {
-        Self {
-            limit: "RateLimit-Limit".to_owned(),
-            remaining: "RateLimit-Remaining".to_owned(),
-            reset: "RateLimit-Reset".to_owned(),
-        }
-    }
-}
-
-/// The body of a refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum EnvoyBody {
-    /// Envoy's own body, which is empty.
-    #[default]
-    Off,
-    /// The limit's `response`, as at the other listeners: a problem document by default.
-    Limit,
 }
 
 /// A certificate of a listener, PEM. Paths are as written.
@@ -375,11 +259,23 @@ pub struct Tls {
     pub client_ca: Option<PathBuf>,
 }
 
-impl ProxySettings {
-    /// Returns the addresses of the upstream and of the routes.
-    pub fn addresses(&self) -> impl Iterator<Item = &UpstreamUrl> {
-        let routed = self.routes.iter().flat_map(|route| &route.upstream);
-        self.upstream.iter().chain(routed)
+/// Place of a secret; never the secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Secret {
+    /// `env:NAME`: in an environment variable.
+    Env(String),
+    /// `file:PATH`: in a file; a line end at its end does not count.
+    File(PathBuf),
+}
+
+impl Secret {
+    /// Returns the same place, with the path relative to `home`, the directory of the policy.
+    #[must_use]
+    pub fn at_home(&self, home: &Path) -> Self {
+        match self {
+            Self::Env(name) => Self::Env(name.clone()),
+            Self::File(path) => Self::File(home.join(path)),
+        }
     }
 }
 

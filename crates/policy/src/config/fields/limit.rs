@@ -14,7 +14,7 @@ use crate::config::document::shape::{
     name, pattern, percent, span,
 };
 use crate::http::unit::MAX_DECIMALS;
-use crate::model::rules::role::MAX_OTHERWISE;
+use crate::model::rules::rule::MAX_OTHERWISE;
 
 /// Maximum number of names in `replaces`: each is looked at per request to which the limit applies.
 const MAX_REPLACED: usize = 16;

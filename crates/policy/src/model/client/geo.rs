@@ -117,6 +117,16 @@ pub(crate) struct NamedDatabase<V> {
     pub(crate) database: Arc<GeoDatabase<V>>,
 }
 
+impl<V> NamedDatabase<V> {
+    fn file(&self, field: &'static str) -> GeoFile<'_> {
+        GeoFile {
+            field,
+            name: &self.name,
+            built_unix_seconds: self.database.built_unix_seconds,
+        }
+    }
+}
+
 /// The file of a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GeoFile<'a> {
@@ -182,16 +192,10 @@ impl Geo {
 
     /// Returns the files of its databases.
     pub fn files(&self) -> impl Iterator<Item = GeoFile<'_>> {
-        let countries = self.countries.as_ref().map(|named| GeoFile {
-            field: "country_db",
-            name: &named.name,
-            built_unix_seconds: named.database.built_unix_seconds,
-        });
-        let networks = self.networks.as_ref().map(|named| GeoFile {
-            field: "asn_db",
-            name: &named.name,
-            built_unix_seconds: named.database.built_unix_seconds,
-        });
+        let countries = self.countries.as_ref();
+        let countries = countries.map(|named| named.file("country_db"));
+        let networks = self.networks.as_ref();
+        let networks = networks.map(|named| named.file("asn_db"));
         countries.into_iter().chain(networks)
     }
 }

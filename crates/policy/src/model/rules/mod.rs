@@ -13,7 +13,6 @@ pub(crate) mod correction;
 pub(crate) mod cost;
 pub(crate) mod describe;
 pub(crate) mod priority;
-pub(crate) mod role;
 pub(crate) mod rule;
 pub(crate) mod signal;
 pub(crate) mod zone;
@@ -29,7 +28,7 @@ use crate::model::matching::descriptor_index::DescriptorIndex;
 use crate::model::matching::request::RequestFacts;
 use crate::model::matching::request_index::{CandidateLists, RequestIndex};
 use crate::model::rules::signal::Gate;
-use crate::{BodyField, Descriptor, Field, KeyPart, MissingKey, Role, Rule, RuleMode};
+use crate::{BodyField, Descriptor, Field, KeyPart, Role, Rule, RuleMode};
 
 /// The rules of a policy, read as a slice. Only values that the indexes do not use can change
 /// afterwards: the numbers of the limits, and enforce to shadow.
@@ -207,12 +206,7 @@ fn header_names(rules: &[Rule]) -> Vec<Box<str>> {
 
 /// Returns the names of the header fields that the `match`, the cost and the keys of a rule read.
 fn names_of(rule: &Rule) -> impl Iterator<Item = &str> {
-    let stand_in = match &rule.missing_key {
-        MissingKey::Use(part) => Some(part),
-        _ => None,
-    };
-    let parts = rule.key.iter().chain(stand_in);
-    let parts = parts.filter_map(|part| match part {
+    let parts = rule.counted_parts().filter_map(|part| match part {
         KeyPart::Header(name) => Some(&**name),
         KeyPart::ApiKey => Some("x-api-key"),
         _ => None,

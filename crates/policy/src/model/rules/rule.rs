@@ -9,10 +9,11 @@ use ratekeeper_core::{
 use crate::model::matching::descriptor::MAX_ENTRIES;
 use crate::model::matching::request::RequestFacts;
 use crate::model::rules::cost::whole_number;
+use crate::model::rules::signal::Gate;
 use crate::{
     Active, Alert, Allowance, BodyField, Correction, Cost, Descriptor, EntryName, Exemption, Facts,
-    Field, KeyPart, KeyShare, Matcher, Numbers, Plans, Priority, Refusal, Role, Unit, Variant,
-    Variants, WallTime,
+    Field, KeyPart, KeyShare, Matcher, Numbers, Plans, Priority, Refusal, Unit, Variant, Variants,
+    WallTime,
 };
 
 /// One limit of the policy.
@@ -78,12 +79,7 @@ pub struct Rule {
 impl Rule {
     /// Returns the fields of the body that its keys and its cost need.
     pub fn body_fields(&self) -> impl Iterator<Item = &BodyField> {
-        let stand_in = match &self.missing_key {
-            MissingKey::Use(part) => Some(part),
-            _ => None,
-        };
-        let parts = self.key.iter().chain(stand_in);
-        let parts = parts.filter_map(|part| match part {
+        let parts = self.counted_parts().filter_map(|part| match part {
             KeyPart::Body(field) => Some(field),
             _ => None,
         });
@@ -91,6 +87,15 @@ impl Rule {
             Cost::Body(field, _) => Some(field),
             _ => None,
         })
+    }
+
+    /// Returns the parts of its key, and the one that stands in for them.
+    pub(crate) fn counted_parts(&self) -> impl Iterator<Item = &KeyPart> {
+        let stand_in = match &self.missing_key {
+            MissingKey::Use(part) => Some(part),
+            _ => None,
+        };
+        self.key.iter().chain(stand_in)
     }
 
     /// Returns the fields of requests that its `match` and its cost compare.
@@ -244,6 +249,28 @@ impl Rule {
             .map(|(part, value)| format!("{part}={value}"))
     }
 }
+
+/// How a rule is reached.
+#[derive(Clone, Debug, Default)]
+pub enum Role {
+    /// By its `match`.
+    #[default]
+    Limit,
+    /// When the limit with `soft` denies, for which it was made: it has the same requests and keys.
+    Soft,
+    /// Like [`Soft`](Self::Soft), of a limit with `elastic`, and only while its gate is open.
+    Elastic(Gate),
+    /// When a limit that names it in `otherwise` denies, if it matches.
+    Allowance,
+    /// Beside the limit with `candidate`, for which it was made: it has the same requests and keys,
+    /// and never refuses.
+    Candidate,
+    /// Before the limit with `distinct` for which it was made: it denies a value that was counted.
+    Seen,
+}
+
+/// Maximum number of names in `otherwise`.
+pub(crate) const MAX_OTHERWISE: usize = 4;
 
 /// `mode = "enforce" | "shadow" | "off"`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
