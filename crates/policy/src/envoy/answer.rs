@@ -1,9 +1,14 @@
-//! Answer: the result of one call.
+//! Answer: the result of one call, and the amounts that it adds to the counters of its rules.
+//!
+//! ```text
+//!   count   0 ------------ near = 0.8 limit --- limit ------------>
+//!           |  within             |  within, near |  over
+//! ```
 
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
-use super::{Hits, Unit};
+use super::{RuleId, Unit};
 
 /// Decision on a call or a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -58,6 +63,43 @@ pub struct CurrentLimit<'c> {
     pub multiplier: u32,
 }
 
+/// Name of a series of counters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CounterSeries {
+    /// Counters of the rule, named after its path.
+    Rule(RuleId),
+    /// Counters of this name, which holds values of the call: any client can make up new ones, so
+    /// a registry of them must bound their number.
+    Named(String),
+}
+
+/// Amounts that a call adds to the counters of one series.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hits {
+    /// The series.
+    pub series: CounterSeries,
+    /// All hits.
+    pub total_hits: u64,
+    /// Hits beyond the limit.
+    pub over_limit: u64,
+    /// Hits beyond 0.8 of the limit, and not beyond the limit.
+    pub near_limit: u64,
+    /// All hits of a call that passed.
+    pub within_limit: u64,
+    /// All hits of a call that would have been over, but for shadow mode.
+    pub shadow_mode: u64,
+}
+
+/// One counting, as seen by the limit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CountedHits {
+    pub(super) limit: u64,
+    pub(super) hits: u64,
+    pub(super) after: u64,
+    /// True if its rule is in shadow mode.
+    pub(super) shadow: bool,
+}
+
 impl DescriptorAnswer<'_> {
     /// Answer if no limit applies.
     pub(super) const NONE: Self = Self {
@@ -90,5 +132,82 @@ impl Votes {
 
     pub(super) const fn over(self) -> bool {
         self.over || (self.quotas > 0 && self.quotas == self.quotas_over)
+    }
+}
+
+impl Hits {
+    pub(super) const fn unlimited(series: CounterSeries, hits: u64) -> Self {
+        Self {
+            series,
+            total_hits: hits,
+            over_limit: 0,
+            near_limit: 0,
+            within_limit: hits,
+            shadow_mode: 0,
+        }
+    }
+
+    pub(super) fn new(series: CounterSeries, counted: CountedHits) -> Self {
+        let CountedHits {
+            limit,
+            hits,
+            after,
+            shadow,
+        } = counted;
+        let before = after.saturating_sub(hits);
+        let near = limit * 4 / 5; // down, as the service does
+        let over = after > limit;
+        let (over_limit, near_limit) = if !over {
+            let beyond = after.saturating_sub(near.max(before));
+            (0, beyond.min(hits))
+        } else if before >= limit {
+            (hits, 0)
+        } else {
+            (after - limit, limit - near.max(before))
+        };
+        Self {
+            series,
+            total_hits: hits,
+            over_limit,
+            near_limit,
+            within_limit: if over { 0 } else { hits },
+            shadow_mode: if over && shadow { hits } else { 0 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hits_are_split_at_the_thresholds() {
+        for (limit, hits, after, [over, near, within]) in [
+            (10, 1, 1, [0, 0, 1]),
+            (10, 1, 8, [0, 0, 1]),
+            (10, 1, 9, [0, 1, 1]),
+            (10, 1, 10, [0, 1, 1]),
+            (10, 1, 11, [1, 0, 0]),
+            (10, 5, 9, [0, 1, 5]),
+            (10, 7, 14, [4, 2, 0]), // 7 of them before: 8 is near, 9 and 10 too
+            (10, 3, 17, [3, 0, 0]),
+            (10, 12, 12, [2, 2, 0]),
+            (0, 1, 1, [1, 0, 0]),
+            (3, 1, 3, [0, 1, 1]), // near from 2.4, down: 2
+            (10, 0, 10, [0, 0, 0]),
+        ] {
+            let shadow = true;
+            let counted = CountedHits {
+                limit,
+                hits,
+                after,
+                shadow,
+            };
+            let split = Hits::new(CounterSeries::Rule(RuleId(0)), counted);
+            let seen = [split.over_limit, split.near_limit, split.within_limit];
+            assert_eq!(seen, [over, near, within], "{counted:?}");
+            assert_eq!(split.total_hits, hits);
+            assert_eq!(split.shadow_mode, if after > limit { hits } else { 0 });
+        }
     }
 }

@@ -6,9 +6,8 @@
 //!                                                 +--> the series of its hits
 //! ```
 
-use super::answer::CurrentLimit;
+use super::answer::{CounterSeries, CurrentLimit};
 use super::call::EnvoyDescriptor;
-use super::hits::CounterSeries;
 use super::rule::{EnvoyRateLimit, EnvoyRule, LevelName, SeriesName};
 use super::unit::WindowSpan;
 use super::{Domain, EnvoySettings};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use ratekeeper_core::{Limit, Origin, Time};
 
-use super::counters::{DomainCounters, SpanCounters};
+use super::counters::{of_spans, of_units};
 use super::tree::DescriptorLevel;
 use super::{EnvoyCall, EnvoyCallError, EnvoyRule, Plan};
 use crate::model::settings::envoy::EnvoySettings;
@@ -19,7 +19,8 @@ pub struct EnvoyConfig {
     /// SHA-256 of the files, in hexadecimal.
     pub(super) sha: Arc<str>,
     pub(super) domains: HashMap<Box<str>, Domain, RandomState>,
-    pub(super) spans: SpanCounters,
+    /// Counters of multiplied spans, by class.
+    pub(super) spans: Box<[Limit]>,
     /// Number of rules in all domains.
     pub(super) rules: u32,
 }
@@ -28,14 +29,15 @@ pub struct EnvoyConfig {
 #[derive(Clone, Debug)]
 pub(super) struct Domain {
     pub(super) top: DescriptorLevel,
-    pub(super) counters: DomainCounters,
+    /// Counters by unit.
+    pub(super) units: Box<[Limit]>,
 }
 
 impl Domain {
     pub(super) fn new(name: &str, origin: Origin) -> Self {
         Self {
             top: DescriptorLevel::default(),
-            counters: DomainCounters::new(name, origin),
+            units: of_units(name, origin),
         }
     }
 }
@@ -48,7 +50,7 @@ impl EnvoyConfig {
             origin,
             sha: Arc::default(),
             domains: HashMap::default(),
-            spans: SpanCounters::new(),
+            spans: of_spans(),
             rules: 0,
         }
     }
@@ -111,7 +113,7 @@ impl EnvoyConfig {
     /// states across reloads.
     pub fn limits_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
         let domains = self.domains.values_mut();
-        let units = domains.flat_map(|domain| domain.counters.limits_mut());
-        units.chain(self.spans.limits_mut())
+        let units = domains.flat_map(|domain| &mut domain.units);
+        units.chain(&mut self.spans)
     }
 }

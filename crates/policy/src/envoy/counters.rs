@@ -35,68 +35,37 @@ const CLASSES: usize = 32;
 /// Prefix of a key part that is no value of a request, because those are hashed.
 const MARK: &[u8] = b"~";
 
-/// The counters of one domain.
-#[derive(Clone, Debug)]
-pub(super) struct DomainCounters {
-    /// By unit.
-    units: Box<[Limit]>,
+/// Returns the counters of one domain, by unit.
+pub(super) fn of_units(domain: &str, origin: Origin) -> Box<[Limit]> {
+    let counter = |unit: Unit| {
+        let width = Nanos::from_secs(unit.seconds());
+        let window = Window::fixed(quota(width), origin.phase(width));
+        let window = window.expect("no unit is longer than 73 years");
+        limit(
+            format!("envoy:{unit}:{domain}"),
+            window.with_denials(DENIALS),
+        )
+    };
+    Unit::ALL.map(counter).into()
 }
 
-impl DomainCounters {
-    pub(super) fn new(domain: &str, origin: Origin) -> Self {
-        let counter = |unit: Unit| {
-            let width = Nanos::from_secs(unit.seconds());
-            let window = Window::fixed(quota(width), origin.phase(width));
-            let window = window.expect("no unit is longer than 73 years");
-            limit(
-                format!("envoy:{unit}:{domain}"),
-                window.with_denials(DENIALS),
-            )
-        };
-        Self {
-            units: Unit::ALL.map(counter).into(),
-        }
-    }
-
-    pub(super) fn of(&self, unit: Unit) -> &Limit {
-        &self.units[unit as usize]
-    }
-
-    pub(super) fn limits_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
-        self.units.iter_mut()
-    }
+/// Returns the counters of multiplied spans, for all domains, by [`class`].
+pub(super) fn of_spans() -> Box<[Limit]> {
+    let counter = |class| {
+        let window = QuotaReset::new(quota(Nanos::from_secs(1_u64 << class)));
+        let window = window.expect("no class is longer than 73 years");
+        limit(
+            format!("envoy:spans:2^{class}s"),
+            window.with_denials(DENIALS),
+        )
+    };
+    (0..CLASSES).map(counter).collect()
 }
 
-/// The counters of multiplied spans, for all domains.
-#[derive(Clone, Debug)]
-pub(super) struct SpanCounters {
-    /// By the power of two of seconds.
-    classes: Box<[Limit]>,
-}
-
-impl SpanCounters {
-    pub(super) fn new() -> Self {
-        let counter = |class| {
-            let window = QuotaReset::new(quota(Nanos::from_secs(1_u64 << class)));
-            let window = window.expect("no class is longer than 73 years");
-            limit(
-                format!("envoy:spans:2^{class}s"),
-                window.with_denials(DENIALS),
-            )
-        };
-        Self {
-            classes: (0..CLASSES).map(counter).collect(),
-        }
-    }
-
-    pub(super) fn of(&self, span: WindowSpan) -> &Limit {
-        let class = span.seconds().next_power_of_two().ilog2() as usize;
-        &self.classes[class.min(CLASSES - 1)]
-    }
-
-    pub(super) fn limits_mut(&mut self) -> impl Iterator<Item = &mut Limit> {
-        self.classes.iter_mut()
-    }
+/// Returns the place of a span's counter: the power of two of its seconds, rounded up.
+pub(super) fn class(span: WindowSpan) -> usize {
+    let class = span.seconds().next_power_of_two().ilog2() as usize;
+    class.min(CLASSES - 1)
 }
 
 fn quota(width: Nanos) -> Quota {
@@ -179,8 +148,8 @@ mod tests {
 
     #[test]
     fn a_class_lasts_as_long_as_its_spans() {
-        let counters = SpanCounters::new();
-        for (unit, multiplier, class) in [
+        let counters = of_spans();
+        for (unit, multiplier, name) in [
             (Unit::Second, 1, "2^0s"),
             (Unit::Second, 2, "2^1s"),
             (Unit::Second, 3, "2^2s"),
@@ -188,8 +157,8 @@ mod tests {
             (Unit::Year, 50, "2^31s"),
             (Unit::Year, u32::MAX, "2^31s"),
         ] {
-            let limit = counters.of(WindowSpan { unit, multiplier });
-            assert_eq!(&*limit.name, format!("envoy:spans:{class}"));
+            let limit = &counters[class(WindowSpan { unit, multiplier })];
+            assert_eq!(&*limit.name, format!("envoy:spans:{name}"));
         }
     }
 }

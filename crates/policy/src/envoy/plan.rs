@@ -17,12 +17,13 @@ use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Permits, Time};
 use serde_json::Map;
 use smallvec::SmallVec;
 
-use super::answer::{DescriptorAnswer, EnvoyAnswer, EnvoyCode, Votes};
+use super::answer::{
+    CountedHits, CounterSeries, DescriptorAnswer, EnvoyAnswer, EnvoyCode, Hits, Votes,
+};
 use super::applies::Applies;
 use super::call::{Direction, EnvoyCall, EnvoyCallError, MAX_DESCRIPTORS};
 use super::config::{Domain, EnvoyConfig};
-use super::counters::{CAPACITY, write_entries, write_window};
-use super::hits::{CountedHits, CounterSeries, Hits};
+use super::counters::{CAPACITY, class, write_entries, write_window};
 use crate::KeyBytes;
 
 /// Charges of a call in the form that a store takes.
@@ -232,11 +233,11 @@ impl<'c> Plan<'c> {
             let start = self.bytes.len();
             let span = current.span();
             let limit = if span.multiplier == 1 {
-                domain.counters.of(span.unit)
+                &domain.units[span.unit as usize]
             } else {
                 let window = span.window_at(self.now, self.config.origin);
                 write_window(call.domain, span, window.number, &mut self.bytes);
-                self.config.spans.of(span)
+                &self.config.spans[class(span)]
             };
             write_entries(
                 descriptor,
