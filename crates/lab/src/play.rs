@@ -123,11 +123,7 @@ impl<'a> Play<'a> {
         }
         let end = pace.reach((start + phase.span).max(self.end));
         self.end = end;
-        if self.workload.rows == ReportRows::Phases
-            && let Some(row) = self.rows.last_mut()
-        {
-            row.end = end;
-        }
+        self.close_row();
         Ok(end)
     }
 
@@ -139,7 +135,6 @@ impl<'a> Play<'a> {
         now: Time,
         waiting: &mut BTreeMap<Time, VecDeque<SimulatedClient>>,
     ) -> Result<(), Stop> {
-        let mut polling = VecDeque::new();
         while let Some(client) = crowd.pop_front() {
             let verdict = self.decide(client.key, now)?;
             let Some(wait) = self.settle(client, verdict, now) else {
@@ -158,10 +153,9 @@ impl<'a> Play<'a> {
             let attempts = client.attempts + 1;
             let next = match self.workload.refused {
                 AfterRefusal::Leave => None,
-                AfterRefusal::Poll { .. } => {
-                    polling.push_back(client);
+                AfterRefusal::Poll { every } => {
                     self.check_drought(now)?;
-                    continue;
+                    Some(moment + every)
                 }
                 AfterRefusal::Retry {
                     pause,
@@ -174,19 +168,12 @@ impl<'a> Play<'a> {
                     Some(now + pause).filter(|_| attempts < most && pause < Nanos::MAX)
                 }
             };
-            match next {
-                Some(next) => join(
-                    waiting,
-                    next,
-                    [SimulatedClient { attempts, ..client }].into(),
-                ),
-                None => self.row(now).gave_up += 1,
-            }
-        }
-        if let AfterRefusal::Poll { every } = self.workload.refused
-            && !polling.is_empty()
-        {
-            join(waiting, moment + every, polling);
+            let Some(next) = next else {
+                self.row(now).gave_up += 1;
+                continue;
+            };
+            let crowd = waiting.entry(next).or_default();
+            crowd.push_back(SimulatedClient { attempts, ..client });
         }
         Ok(())
     }
@@ -254,6 +241,11 @@ impl<'a> Play<'a> {
     /// Ends the play before the workload is over.
     fn stop(&mut self, stop: Stop) {
         self.stop = Some(stop);
+        self.close_row();
+    }
+
+    /// Ends the row of a phase at the last moment at which anything happened.
+    fn close_row(&mut self) {
         if self.workload.rows == ReportRows::Phases
             && let Some(row) = self.rows.last_mut()
         {

@@ -45,6 +45,12 @@ impl Columns {
         Self { width, bins }
     }
 
+    /// Returns the time that the columns cover.
+    pub(crate) fn span(&self) -> Nanos {
+        let columns = self.bins.len() as u64;
+        Nanos::from_nanos(self.width.as_nanos().saturating_mul(columns))
+    }
+
     /// Rates per second, offered and admitted, column by column.
     #[expect(clippy::cast_precision_loss, reason = "only shown to people")]
     pub(crate) fn rates(&self) -> impl Iterator<Item = (f64, f64)> {
@@ -170,17 +176,12 @@ fn row_marks(report: &Report, columns: &Columns) -> String {
 }
 
 fn time_labels(columns: &Columns) -> String {
-    let nanos = columns
-        .width
-        .as_nanos()
-        .saturating_mul(columns.bins.len() as u64);
-    let span = Nanos::from_nanos(nanos);
     let most = (columns.bins.len() as u64 / LABEL).max(1);
     let mut line = " ".repeat(MARGIN + 1);
-    for (moment, text) in moments(span, most) {
+    for (moment, text) in moments(columns.span(), most) {
         put(&mut line, column_of(moment, columns), &text);
     }
-    line + " " + unit(span).0
+    line + " " + unit(columns.span()).0
 }
 
 fn column_of(moment: Nanos, columns: &Columns) -> usize {

@@ -85,11 +85,7 @@ fn draw_panel(
     columns: &Columns,
     scale: &Scale,
 ) -> Drawn {
-    let nanos = columns
-        .width
-        .as_nanos()
-        .saturating_mul(columns.bins.len() as u64);
-    let span = Nanos::from_nanos(nanos.max(1));
+    let span = columns.span().max(Nanos::from_nanos(1));
     let across =
         |moment: Nanos| whole(moment.as_secs_f64() / span.as_secs_f64() * f64::from(UNITS));
     let up = |rate: f64| whole(scale.height(rate) * f64::from(UNITS));
