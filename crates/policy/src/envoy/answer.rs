@@ -111,30 +111,6 @@ impl DescriptorAnswer<'_> {
     };
 }
 
-/// Combined result of the descriptors.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Votes {
-    /// True if one that is no quota is over.
-    over: bool,
-    quotas: usize,
-    quotas_over: usize,
-}
-
-impl Votes {
-    pub(super) fn add(&mut self, code: EnvoyCode) {
-        self.over |= code == EnvoyCode::OverLimit;
-    }
-
-    pub(super) fn add_quota(&mut self, code: EnvoyCode) {
-        self.quotas += 1;
-        self.quotas_over += usize::from(code == EnvoyCode::OverLimit);
-    }
-
-    pub(super) const fn over(self) -> bool {
-        self.over || (self.quotas > 0 && self.quotas == self.quotas_over)
-    }
-}
-
 impl Hits {
     pub(super) const fn unlimited(series: CounterSeries, hits: u64) -> Self {
         Self {

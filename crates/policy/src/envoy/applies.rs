@@ -8,7 +8,7 @@
 
 use super::answer::{CounterSeries, CurrentLimit};
 use super::call::EnvoyDescriptor;
-use super::rule::{EnvoyRateLimit, EnvoyRule, LevelName, SeriesName};
+use super::rule::{EnvoyRateLimit, EnvoyRule, LevelName};
 use super::unit::WindowSpan;
 use super::{Domain, EnvoySettings};
 
@@ -84,7 +84,7 @@ impl<'c> Applies<'c> {
         domain: &str,
         descriptor: &EnvoyDescriptor<'_>,
     ) -> Option<CounterSeries> {
-        let levels = match self {
+        let rule = match self {
             Self::Nothing => return None,
             // The limit came with the call, so no rule asked for values in a metric.
             Self::Limit { rule: None, .. } => {
@@ -95,15 +95,16 @@ impl<'c> Applies<'c> {
             Self::Unlimited(rule)
             | Self::Limit {
                 rule: Some(rule), ..
-            } => match &rule.series {
-                SeriesName::Path => return Some(CounterSeries::Rule(rule.id)),
-                SeriesName::Levels(levels) => &levels[..],
-            },
+            } => rule,
         };
+        if rule.series.is_empty() {
+            return Some(CounterSeries::Rule(rule.id));
+        }
         let mut name = domain.to_owned();
         for (level, (key, value)) in descriptor.entries.iter().enumerate() {
             name.push('.');
-            if let Some(LevelName::Fixed(written) | LevelName::Written(written)) = levels.get(level)
+            if let Some(LevelName::Fixed(written) | LevelName::Written(written)) =
+                rule.series.get(level)
             {
                 name.push_str(written);
                 continue;

@@ -16,7 +16,7 @@ use ratekeeper_core::Origin;
 use super::grant::{grant, replaces};
 use super::metadata::metadata;
 use super::read::{CheckedTable, SpannedText, TablePlace};
-use super::rule::{LevelName, SeriesName};
+use super::rule::LevelName;
 use super::tree::{DescriptorLevel, TreeNode, WantedValue};
 use super::yaml;
 use super::{Domain, EnvoyConfig, EnvoyRule, EnvoySettings, RuleId};
@@ -252,8 +252,7 @@ impl Loader {
         }
         let at = key.map_or_else(|| table.at.clone(), |key| key.at);
         let first = seen.insert((key_text, value_text), at.clone());
-        if first.is_none() && level.node(key_text, wanted).is_none() {
-            level.add(key_text, wanted, node);
+        if first.is_none() && level.add(key_text, wanted, node) {
             return;
         }
         let message = format!("the descriptor `{}` is defined twice", shown(&way.path));
@@ -351,12 +350,12 @@ impl DescriptorPath {
     }
 }
 
-/// Returns the name of the series of a rule.
-fn series(levels: Box<[LevelName]>) -> SeriesName {
+/// Returns the names of the series of a rule; empty if it has one, named by its path.
+fn series(levels: Vec<LevelName>) -> Box<[LevelName]> {
     if levels.contains(&LevelName::Requested) {
-        SeriesName::Levels(levels)
+        levels.into()
     } else {
-        SeriesName::Path
+        Box::default()
     }
 }
 

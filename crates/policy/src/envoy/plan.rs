@@ -17,9 +17,7 @@ use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Permits, Time};
 use serde_json::Map;
 use smallvec::SmallVec;
 
-use super::answer::{
-    CountedHits, CounterSeries, DescriptorAnswer, EnvoyAnswer, EnvoyCode, Hits, Votes,
-};
+use super::answer::{CountedHits, CounterSeries, DescriptorAnswer, EnvoyAnswer, EnvoyCode, Hits};
 use super::applies::Applies;
 use super::call::{Direction, EnvoyCall, EnvoyCallError, MAX_DESCRIPTORS};
 use super::config::{Domain, EnvoyConfig};
@@ -173,13 +171,16 @@ impl<'c> Plan<'c> {
             statuses.push(self.status(step, after));
         }
         statuses.reverse();
-        let mut votes = Votes::default();
+        let mut over = false;
+        // True if all quotas are over; `None` without a quota.
+        let mut quotas_over = None;
         let mut metadata = Map::new();
         for (step, status) in self.steps.iter().zip(&statuses) {
+            let is_over = status.code == EnvoyCode::OverLimit;
             if step.applies.is_quota(settings) {
-                votes.add_quota(status.code);
+                quotas_over = Some(quotas_over.unwrap_or(true) && is_over);
             } else {
-                votes.add(status.code);
+                over |= is_over;
             }
             let rule = step.applies.rule().filter(|_| status.code == EnvoyCode::Ok);
             if let Some(own) = rule.and_then(|rule| rule.metadata.as_ref())
@@ -190,7 +191,7 @@ impl<'c> Plan<'c> {
                 }
             }
         }
-        let over = votes.over();
+        let over = over || quotas_over == Some(true);
         EnvoyAnswer {
             overall: if over && !settings.shadow_mode {
                 EnvoyCode::OverLimit

@@ -50,19 +50,11 @@ pub struct EnvoyRule {
     pub quota: bool,
     /// Sent to the client's proxy when the rule passes.
     pub metadata: Option<Map<String, Value>>,
-    /// Name of the series of its counters.
-    pub(super) series: SeriesName,
+    /// By level: the names of the series of its counters, if one has a value of the request. Empty
+    /// for one series, that of the rule.
+    pub(super) series: Box<[LevelName]>,
     /// By level: the pattern of values that share one counter. Empty if no level has one.
     pub(super) shared: Box<[Option<Box<str>>]>,
-}
-
-/// Name of the series of a rule's counters.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum SeriesName {
-    /// The rule alone.
-    Path,
-    /// The values of the request too, at the levels that ask for it.
-    Levels(Box<[LevelName]>),
 }
 
 /// Form of one level in the name of a series.

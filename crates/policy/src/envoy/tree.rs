@@ -95,34 +95,23 @@ impl DescriptorLevel {
         }
     }
 
-    /// Returns the descriptor of `key` and `wanted`, if there is one.
-    pub(super) fn node(&self, key: &str, wanted: WantedValue<'_>) -> Option<&TreeNode> {
-        let values = self.keys.get(key)?;
-        match wanted {
-            WantedValue::Any => values.any.as_deref(),
-            WantedValue::Exact(value) => values.exact.get(value),
-            WantedValue::Like(pattern) => {
-                let mut wildcards = values.wildcards.iter();
-                let same = wildcards.find(|wildcard| *wildcard.pattern == *pattern);
-                same.map(|wildcard| &wildcard.node)
-            }
-        }
-    }
-
-    /// Adds a descriptor that is not here yet.
-    pub(super) fn add(&mut self, key: &str, wanted: WantedValue<'_>, node: TreeNode) {
+    /// Adds a descriptor; returns false if there is one for these values already.
+    pub(super) fn add(&mut self, key: &str, wanted: WantedValue<'_>, node: TreeNode) -> bool {
         let values = self.keys.entry(key.into()).or_default();
+        let is_like = |pattern: &str| values.wildcards.iter().any(|it| *it.pattern == *pattern);
         match wanted {
-            WantedValue::Any => values.any = Some(Box::new(node)),
-            WantedValue::Exact(value) => {
+            WantedValue::Any if values.any.is_none() => values.any = Some(Box::new(node)),
+            WantedValue::Exact(value) if !values.exact.contains_key(value) => {
                 values.exact.insert(value.into(), node);
             }
-            WantedValue::Like(pattern) => values.wildcards.push(Wildcard {
+            WantedValue::Like(pattern) if !is_like(pattern) => values.wildcards.push(Wildcard {
                 pattern: pattern.into(),
                 glob: Glob::new(pattern.as_bytes()),
                 node,
             }),
+            _ => return false,
         }
+        true
     }
 
     /// Calls `show` with every rule, in no order.
