@@ -5,10 +5,12 @@
 //!                                    request.remote_ip          request.uri
 //! ```
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::{self, Display, Write as _};
 
 use foldhash::fast::RandomState;
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::record::{Column, FieldKind, RowWriter, SkipReason, Stamp};
@@ -134,9 +136,7 @@ impl JsonFields {
             error: None,
         };
         let mut json = serde_json::Deserializer::from_str(line);
-        let read = Node(&mut walk)
-            .deserialize(&mut json)
-            .and_then(|()| json.end());
+        let read = walk.deserialize(&mut json).and_then(|()| json.end());
         match (walk.error, read) {
             (Some(reason), _) => Err(reason),
             (None, Ok(())) if row.has_request() => Ok(()),
@@ -185,10 +185,11 @@ impl Walk<'_, '_> {
     }
 }
 
-/// A value of a line, of any type.
-struct Node<'w, 'a, 'r>(&'w mut Walk<'a, 'r>);
+/// The name of a member, borrowed from the line unless it has an escape.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-impl<'de> DeserializeSeed<'de> for Node<'_, '_, '_> {
+impl<'de> DeserializeSeed<'de> for &mut Walk<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
@@ -196,7 +197,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_, '_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_, '_, '_> {
+impl<'de> Visitor<'de> for &mut Walk<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -212,66 +213,43 @@ impl<'de> Visitor<'de> for Node<'_, '_, '_> {
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<(), E> {
-        self.0.number(value);
+        self.number(value);
         Ok(())
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        self.0.number(value);
+        self.number(value);
         Ok(())
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<(), E> {
         // Six digits: a double has no more for times of this century.
-        self.0.number(format_args!("{value:.6}"));
+        self.number(format_args!("{value:.6}"));
         Ok(())
     }
 
     fn visit_str<E>(self, value: &str) -> Result<(), E> {
-        self.0.value(value);
+        self.value(value);
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<(), A::Error> {
-        while values.next_element_seed(Node(&mut *self.0))?.is_some() {}
+        while values.next_element_seed(&mut *self)?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let length = self.0.path.len();
+        let length = self.path.len();
         if length > 0 {
-            self.0.path.push('.');
+            self.path.push('.');
         }
-        let parent = self.0.path.len();
-        while members.next_key_seed(Name(&mut self.0.path))?.is_some() {
-            members.next_value_seed(Node(&mut *self.0))?;
-            self.0.path.truncate(parent);
+        let parent = self.path.len();
+        while let Some(Name(name)) = members.next_key()? {
+            self.path.push_str(&name);
+            members.next_value_seed(&mut *self)?;
+            self.path.truncate(parent);
         }
-        self.0.path.truncate(length);
-        Ok(())
-    }
-}
-
-/// The name of a member, added to the path.
-struct Name<'w>(&'w mut String);
-
-impl<'de> DeserializeSeed<'de> for Name<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Name<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a name")
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<(), E> {
-        self.0.push_str(name);
+        self.path.truncate(length);
         Ok(())
     }
 }
