@@ -141,16 +141,13 @@ impl Tokens {
 
     /// Returns true if a token with these claims, which has been signed, is valid.
     fn accept(&self, claims: &Map<String, Value>, now: u64) -> bool {
-        let begun = match claims.get("nbf") {
-            Some(begin) => seconds(begin).is_some_and(|begin| begin <= now + LEEWAY),
-            None => true,
-        };
+        let begins = claims.get("nbf").map(seconds);
+        let begun = begins.is_none_or(|begin| begin.is_some_and(|begin| begin <= now + LEEWAY));
         let ends = claims.get("exp").and_then(seconds);
         let ended = ends.is_none_or(|end| end.saturating_add(LEEWAY) <= now);
-        let issued = match &self.settings.issuer {
-            Some(issuer) => claims.get("iss").and_then(Value::as_str) == Some(issuer),
-            None => true,
-        };
+        let stated = claims.get("iss").and_then(Value::as_str);
+        let wanted = self.settings.issuer.as_deref();
+        let issued = wanted.is_none() || wanted == stated;
         begun && !ended && issued && self.is_addressed(claims.get("aud"))
     }
 

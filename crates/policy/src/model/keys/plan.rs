@@ -53,15 +53,10 @@ impl Plans {
     /// no limit names.
     pub(crate) fn of(&self, ask: &KeyAsk<'_, '_>) -> usize {
         let named = |name: &[u8]| self.names.iter().position(|known| known.as_bytes() == name);
+        let of_text = |plan: &str| named(plan.as_bytes());
         let index = match &self.from {
-            PlanSource::Attribute(name) => {
-                let plan = ask.request.attribute(name);
-                plan.and_then(|plan| named(plan.as_bytes()))
-            }
-            PlanSource::Claim(name) => {
-                let plan = ask.request.claim(name);
-                plan.and_then(|plan| named(plan.as_bytes()))
-            }
+            PlanSource::Attribute(name) => ask.request.attribute(name).and_then(of_text),
+            PlanSource::Claim(name) => ask.request.claim(name).and_then(of_text),
             PlanSource::Header(name) => {
                 let (mut plan, mut is_one) = (None, true);
                 StatedPlace::Header(name).each(ask.request.facts, |value| {

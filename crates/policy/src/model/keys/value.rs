@@ -47,7 +47,12 @@ pub(crate) fn write_text(value: &[u8], out: &mut KeyBytes) {
 
 /// Writes a value that must not be readable in the key.
 pub(crate) fn write_hashed(value: &[u8], out: &mut KeyBytes) {
-    write_digest(&Sha256::digest(value), out);
+    let mut text = InlineText::new();
+    text.push(HASHED);
+    for byte in Sha256::digest(value).iter().take(HASH_BYTES) {
+        text.hexadecimal(*byte);
+    }
+    KeyBuilder::new(out).part(text.as_bytes());
 }
 
 /// Returns true if a value has the form of one that a key shows but no request can bring: a hash,
@@ -72,15 +77,6 @@ pub(crate) fn is_hash(value: &[u8]) -> bool {
 /// Returns true if a part, with its length before it, is a hash.
 pub(crate) fn is_hashed(part: &[u8]) -> bool {
     part.get(1..).is_some_and(|value| value.starts_with(HASHED))
-}
-
-fn write_digest(digest: &[u8], out: &mut KeyBytes) {
-    let mut text = InlineText::new();
-    text.push(HASHED);
-    for byte in digest.iter().take(HASH_BYTES) {
-        text.hexadecimal(*byte);
-    }
-    KeyBuilder::new(out).part(text.as_bytes());
 }
 
 /// Number of bits of an address that identify one client.

@@ -206,19 +206,14 @@ impl Variants {
                 by: HeldBy::Override(found),
             };
         }
-        let plan = plans.and_then(|plans| {
-            let index = if self.plans.is_empty() {
-                return None;
-            } else {
-                plans.of(ask)
-            };
-            let allowance = *self.plans.get(index)?;
-            Some((allowance, plans.name(index)))
-        });
-        match plan {
-            Some((allowance, name)) if allowance != Allowance::Own => Held {
-                allowance,
-                by: HeldBy::Plan(name),
+        let Some(plans) = plans.filter(|_| !self.plans.is_empty()) else {
+            return Held::BY_RULE;
+        };
+        let index = plans.of(ask);
+        match self.plans.get(index) {
+            Some(allowance) if *allowance != Allowance::Own => Held {
+                allowance: *allowance,
+                by: HeldBy::Plan(plans.name(index)),
             },
             _ => Held::BY_RULE,
         }

@@ -97,16 +97,24 @@ pub struct YearDay {
     reason = "a caller that names a zone for a calendar has no further use for it"
 )]
 pub fn calendar(word: Word, zone: TimeZone, origin: Origin) -> Arc<dyn Calendar> {
-    Arc::new(Windows::new(word, &zone, origin))
+    Arc::new(Windows::new(word, &zone, table(&zone, origin), origin))
 }
 
 /// Returns the windows of months from each day of the month, the first to the 31st, which share
 /// the table of the zone.
 pub(crate) fn months(zone: &TimeZone, origin: Origin) -> Vec<Arc<dyn Calendar>> {
-    let first = Windows::new(Word::Month(MonthDay::FIRST), zone, origin);
-    let each = MonthDay::all().map(|day| first.with_word(Word::Month(day), zone));
+    let table = table(zone, origin);
+    let windows = |day| Windows::new(Word::Month(day), zone, Arc::clone(&table), origin);
+    let each = MonthDay::all().map(windows);
     each.map(|windows| Arc::new(windows) as Arc<dyn Calendar>)
         .collect()
+}
+
+/// Returns the offsets of a zone for windows on a clock with its zero at `origin`.
+fn table(zone: &TimeZone, origin: Origin) -> Arc<Zone> {
+    // The window that the origin lies in began before it, maybe on other clocks.
+    let start = seconds(origin.as_unix_nanos()) - LOOK_BACK;
+    Arc::new(Zone::new(zone, start))
 }
 
 /// Windows of a word in a zone.
@@ -120,25 +128,13 @@ struct Windows {
 }
 
 impl Windows {
-    fn new(word: Word, zone: &TimeZone, origin: Origin) -> Self {
-        // The window that the origin lies in began before it, maybe on other clocks.
-        let table = Zone::new(zone, seconds(origin.as_unix_nanos()) - LOOK_BACK);
+    fn new(word: Word, zone: &TimeZone, table: Arc<Zone>, origin: Origin) -> Self {
         Self {
             word,
             shortest: shortest(word, &table),
-            zone: Arc::new(table),
+            zone: table,
             origin,
             name: format!("{word} in {}", zone_name(zone)),
-        }
-    }
-
-    /// Returns the windows of another word in the same zone.
-    fn with_word(&self, word: Word, zone: &TimeZone) -> Self {
-        Self {
-            word,
-            shortest: shortest(word, &self.zone),
-            name: format!("{word} in {}", zone_name(zone)),
-            ..self.clone()
         }
     }
 }

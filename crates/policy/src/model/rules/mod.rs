@@ -17,7 +17,7 @@ pub(crate) mod rule;
 pub(crate) mod signal;
 pub(crate) mod zone;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
@@ -39,8 +39,7 @@ pub struct Rules {
     descriptors: DescriptorIndex,
     are_corrected: bool,
     body_fields: Vec<BodyField>,
-    /// Sorted.
-    header_names: Vec<Box<str>>,
+    header_names: BTreeSet<Box<str>>,
     /// Rules made for others, each with that rule, by their indices.
     owners: HashMap<u32, u32>,
     /// Empty until they are asked for, and after a change.
@@ -67,7 +66,7 @@ impl Rules {
             descriptors,
             are_corrected: rules.iter().any(|rule| rule.correction.is_some()),
             body_fields: body_fields(&rules),
-            header_names: header_names(&rules),
+            header_names: rules.iter().flat_map(names_of).map(Into::into).collect(),
             owners: owners(&rules),
             descriptions: OnceLock::new(),
             all: rules,
@@ -86,10 +85,7 @@ impl Rules {
 
     /// Returns true if a rule reads the header field of this name.
     pub(crate) fn reads_header(&self, name: &str) -> bool {
-        let found = self
-            .header_names
-            .binary_search_by(|known| (**known).cmp(name));
-        found.is_ok()
+        self.header_names.contains(name)
     }
 
     /// Returns true if a rule, or one that is asked beside it, needs the body of its requests.
@@ -193,15 +189,6 @@ fn body_fields(rules: &[Rule]) -> Vec<BodyField> {
         }
     }
     fields
-}
-
-/// Returns the names of the header fields that rules read, sorted.
-fn header_names(rules: &[Rule]) -> Vec<Box<str>> {
-    let names = rules.iter().flat_map(names_of);
-    let mut names: Vec<Box<str>> = names.map(Into::into).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
 }
 
 /// Returns the names of the header fields that the `match`, the cost and the keys of a rule read.
