@@ -80,8 +80,12 @@ enum Verb {
     Run(verbs::run::RunArgs),
     Validate(verbs::validate::ValidateArgs),
     Explain(verbs::explain::ExplainArgs),
-    Check(verbs::check::CheckArgs),
-    Peek(verbs::check::PeekArgs),
+    /// Ask a running service for one decision, and charge it
+    #[command(after_help = verbs::check::CHECK_HELP)]
+    Check(verbs::check::CheckQuestion),
+    /// Ask a running service for one decision, without a charge
+    #[command(after_help = verbs::check::PEEK_HELP)]
+    Peek(verbs::check::CheckQuestion),
     Bans(verbs::bans::BansArgs),
     Reset(verbs::reset::ResetArgs),
     Overrides(verbs::overrides::OverridesArgs),
@@ -106,8 +110,8 @@ impl Verb {
             Self::Run(verb) => verb.run(output),
             Self::Validate(verb) => verb.run(output),
             Self::Explain(verb) => verb.run(output),
-            Self::Check(verb) => verb.run(output),
-            Self::Peek(verb) => verb.run(output),
+            Self::Check(verb) => verb.ask("check", output),
+            Self::Peek(verb) => verb.ask("peek", output),
             Self::Bans(verb) => verb.run(output),
             Self::Reset(verb) => verb.run(output),
             Self::Overrides(verb) => verb.run(output),

@@ -43,16 +43,6 @@ pub(crate) enum Grade {
     Failure,
 }
 
-impl Grade {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Warning => "warning",
-            Self::Failure => "failure",
-        }
-    }
-}
-
 /// Outcome of a check, in words.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Judgement {

@@ -10,6 +10,7 @@
 
 use std::path::PathBuf;
 
+use clap::Args;
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Nanos, Origin, Permits, Quota};
 use ratekeeper_lab::compared;
 use ratekeeper_policy::config::{self, Context};
@@ -40,11 +41,16 @@ pub(crate) struct Subject {
 }
 
 /// Arguments that define the limit.
-#[derive(Clone, Debug)]
+#[derive(Args)]
 pub(crate) struct LimitSource {
-    pub(crate) policy: Option<PathBuf>,
-    pub(crate) limit: String,
-    pub(crate) algorithm: Option<String>,
+    /// The policy file with the limit that --limit names [default: ./ratekeeper.toml]
+    policy: Option<PathBuf>,
+    /// A limit of the policy, a quota such as 100/1m, or fields of a [[limit]]
+    #[arg(long, value_name = "NAME|QUOTA|FIELDS")]
+    limit: String,
+    /// Algorithm of a quota, as in the policy: fixed-window, quota-reset .. [default: token-bucket]
+    #[arg(long, value_name = "NAME")]
+    algorithm: Option<String>,
 }
 
 impl LimitSource {

@@ -9,24 +9,9 @@ use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::request::{CliRequest, DescriptorArgs};
 use crate::{Exit, Failure, Output, Result, words};
 
-/// Ask a running service for one decision, and charge it
+/// A question to a running service.
 #[derive(Args)]
-#[command(after_help = CHECK_HELP)]
-pub(crate) struct CheckArgs {
-    #[command(flatten)]
-    question: CheckQuestion,
-}
-
-/// Ask a running service for one decision, without a charge
-#[derive(Args)]
-#[command(after_help = PEEK_HELP)]
-pub(crate) struct PeekArgs {
-    #[command(flatten)]
-    question: CheckQuestion,
-}
-
-#[derive(Args)]
-struct CheckQuestion {
+pub(crate) struct CheckQuestion {
     /// Name of the limit in the policy
     limit: String,
     /// Parts of the request: ip, method, path, host, query, header:X, query:X, cookie:X,
@@ -45,7 +30,7 @@ struct CheckQuestion {
     json: bool,
 }
 
-const CHECK_HELP: &str = "\
+pub(crate) const CHECK_HELP: &str = "\
 Examples:
   ratekeeper check per-ip ip=192.0.2.1
   ratekeeper check login method=POST path=/login attr:user_id=u1 --cost 3
@@ -54,32 +39,22 @@ Examples:
 
 Exit codes: 0 allowed; 1 denied; 2 usage, or no service.";
 
-const PEEK_HELP: &str = "\
+pub(crate) const PEEK_HELP: &str = "\
 Examples:
   ratekeeper peek per-ip ip=192.0.2.1
   ratekeeper peek per-ip ip=192.0.2.1 --json
 
 Exit codes: 0 it would be allowed; 1 it would be denied; 2 usage, or no service.";
 
-impl CheckArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
-        self.question.ask("/v1/check?status=200", output)
-    }
-}
-
-impl PeekArgs {
-    pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
-        self.question.ask("/v1/peek?status=200", output)
-    }
-}
-
 impl CheckQuestion {
-    fn ask(self, path: &str, output: &mut Output) -> Result<Exit> {
+    /// Asks `verb`: `check` charges the request, `peek` does not.
+    pub(crate) fn ask(self, verb: &str, output: &mut Output) -> Result<Exit> {
         let mut request = CliRequest::from_parts(&self.parts)?;
         request.cost = self.cost;
         request.descriptor = self.descriptor.read()?;
         let client = Client::new(&self.server.server)?;
-        let answer = client.post(path, &request.body(&self.limit))?;
+        let path = format!("/v1/{verb}?status=200");
+        let answer = client.post(&path, &request.body(&self.limit))?;
         let allowed = answer["allowed"].as_bool().ok_or_else(|| {
             Failure::new("the answer has no boolean field `allowed`")
                 .hint("check that ratekeeper listens there, or name another with --server")

@@ -122,13 +122,13 @@ fn place(settings: &StoreSettings) -> String {
 /// Writes one line, and its hint.
 fn show(found: &Finding, output: &mut Output) -> Result<()> {
     let judged = &found.judged;
-    let style = match judged.grade {
-        Grade::Ok => GOOD,
-        Grade::Warning => WARN,
-        Grade::Failure => BAD,
+    let (style, grade) = match judged.grade {
+        Grade::Ok => (GOOD, "ok"),
+        Grade::Warning => (WARN, "warning"),
+        Grade::Failure => (BAD, "failure"),
     };
     // Padded before it is painted, because escapes have no width.
-    let grade = paint(style, &format!("{:<7}", judged.grade.name()));
+    let grade = paint(style, &format!("{grade:<7}"));
     output.line(format!("{grade}  {:<11}  {}", found.check, judged.message))?;
     match &judged.hint {
         Some(hint) => output.line(format!("           hint: {hint}")),

@@ -25,14 +25,8 @@ use crate::{Exit, Failure, Output, Result, source, words};
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct SimulateArgs {
-    /// The policy file with the limit that --limit names [default: ./ratekeeper.toml]
-    policy: Option<PathBuf>,
-    /// A limit of the policy, a quota such as 100/1m, or fields of a [[limit]]
-    #[arg(long, value_name = "NAME|QUOTA|FIELDS")]
-    limit: String,
-    /// Algorithm of a quota, as in the policy: fixed-window, quota-reset .. [default: token-bucket]
-    #[arg(long, value_name = "NAME")]
-    algorithm: Option<String>,
+    #[command(flatten)]
+    limit: LimitSource,
     /// Compare every algorithm at the same quota, side by side
     #[arg(long, conflicts_with_all = ["events", "real_time"])]
     compare: bool,
@@ -155,12 +149,7 @@ impl SimulateArgs {
             (None, Some(_)) => source::UNIX,
             (None, None) => source::BEGINNING,
         };
-        let limit = LimitSource {
-            policy: self.policy.clone(),
-            limit: self.limit.clone(),
-            algorithm: self.algorithm.clone(),
-        };
-        let subject = limit.subject(origin, output)?;
+        let subject = self.limit.subject(origin, output)?;
         if let Some(path) = &self.events {
             return answer_events(path, subject, origin);
         }
