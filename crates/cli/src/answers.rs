@@ -242,16 +242,14 @@ fn mismatch(matcher: &Matcher, field: &Field, request: &CliRequest, facts: &Fact
             .collect::<Vec<_>>()
             .join(", ")
     };
+    let country = facts.country.unwrap_or(Country::UNKNOWN);
     let found = match field {
         Field::Method => request.method.clone(),
         Field::Host => request.host.clone(),
         Field::Path => request.path.clone(),
         Field::Ip => request.ip.map(|ip| ip.to_string()).unwrap_or_default(),
-        Field::Country => facts.country.unwrap_or(Country::UNKNOWN).to_string(),
-        Field::Continent => {
-            let country = facts.country.unwrap_or(Country::UNKNOWN);
-            country.continent().to_owned()
-        }
+        Field::Country => country.to_string(),
+        Field::Continent => country.continent().to_owned(),
         Field::Asn => facts.network.unwrap_or(Asn::UNKNOWN).to_string(),
         Field::Header(name) => values(&request.headers, name),
         Field::Attribute(name) => values(&request.attributes, name),
@@ -259,16 +257,12 @@ fn mismatch(matcher: &Matcher, field: &Field, request: &CliRequest, facts: &Fact
             let claim = facts.claims.and_then(|claims| claims.claim(name));
             claim.unwrap_or_default().to_owned()
         }
-        Field::Domain => match &request.descriptor {
-            Some(asked) => asked.domain.clone(),
-            None => String::new(),
-        },
-        Field::Descriptor(name) => request.with_facts(|facts| {
-            let value = facts
-                .descriptor
-                .and_then(|asked| asked.value(&name.to_string()));
+        Field::Domain => facts.descriptor.map_or("", |asked| asked.domain).to_owned(),
+        Field::Descriptor(name) => {
+            let asked = facts.descriptor;
+            let value = asked.and_then(|asked| asked.value(&name.to_string()));
             value.unwrap_or_default().to_owned()
-        }),
+        }
         Field::Query(_) => request.query.clone(),
         Field::Cookie(_) => values(&request.headers, "cookie"),
     };

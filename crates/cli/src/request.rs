@@ -39,6 +39,15 @@ pub(crate) struct DescriptorEntries {
     pub(crate) entries: Vec<(String, String)>,
 }
 
+impl DescriptorEntries {
+    fn body(&self, limit: &str) -> Value {
+        let entry = |(key, value): &(String, String)| json!({ "key": key, "value": value });
+        let entries: Vec<Value> = self.entries.iter().map(entry).collect();
+        let descriptor = json!({ "domain": self.domain, "entries": entries });
+        json!({ "descriptor": descriptor, "limits": [limit] })
+    }
+}
+
 /// Names of the parts of a request; `:X` stands for a name.
 const PARTS: [&str; 13] = [
     "ip", "method", "path", "host", "header:", "query:", "cookie:", "attr:", "bearer", "api_key",
@@ -128,9 +137,17 @@ impl CliRequest {
 
     /// Returns the body of a call to the service about the limit `name`.
     pub(crate) fn body(&self, limit: &str) -> Value {
-        if let Some(asked) = &self.descriptor {
-            return self.descriptor_body(asked, limit);
+        let mut body = match &self.descriptor {
+            Some(asked) => asked.body(limit),
+            None => self.facts_body(limit),
+        };
+        if let Some(cost) = self.cost {
+            body["cost"] = cost.into();
         }
+        body
+    }
+
+    fn facts_body(&self, limit: &str) -> Value {
         let mut request = Map::new();
         let mut put = |name: &str, value: &str| {
             if !value.is_empty() {
@@ -161,20 +178,6 @@ impl CliRequest {
                 .map(|(n, v)| (n.clone(), v.clone().into()));
             body["attributes"] = Value::Object(attributes.collect());
         }
-        if let Some(cost) = self.cost {
-            body["cost"] = cost.into();
-        }
-        body
-    }
-
-    fn descriptor_body(&self, asked: &DescriptorEntries, limit: &str) -> Value {
-        let entry = |(key, value): &(String, String)| json!({ "key": key, "value": value });
-        let entries: Vec<Value> = asked.entries.iter().map(entry).collect();
-        let descriptor = json!({ "domain": asked.domain, "entries": entries });
-        let mut body = json!({ "descriptor": descriptor, "limits": [limit] });
-        if let Some(cost) = self.cost {
-            body["cost"] = cost.into();
-        }
         body
     }
 
@@ -194,24 +197,20 @@ impl CliRequest {
             .map(|(key, value)| (key.as_str(), value.as_str()))
             .collect();
         look(&Facts {
-            routes: &[],
             method: &self.method,
             host: &self.host,
             path: &self.path,
             query: &self.query,
             ip: self.ip,
-            country: None,
-            network: None,
             headers: &headers,
             cost: self.cost.map(Permits::new),
             attributes: &attributes,
-            body: None,
-            claims: None,
             descriptor: self.descriptor.as_ref().map(|asked| Descriptor {
                 domain: &asked.domain,
                 entries: &entries,
                 instead: None,
             }),
+            ..Facts::default()
         })
     }
 }
@@ -293,19 +292,13 @@ impl DescriptorArgs {
 impl RequestArgs {
     /// Returns the request; `None` if none is described.
     pub(crate) fn read(&self) -> Result<Option<CliRequest>> {
-        if let Some(descriptor) = self.descriptor.read()? {
-            return Ok(Some(CliRequest {
-                cost: self.cost,
-                descriptor: Some(descriptor),
-                ..CliRequest::default()
-            }));
-        }
-        let Some(line) = &self.request else {
-            return Ok(None);
-        };
         let mut request = CliRequest {
             cost: self.cost,
+            descriptor: self.descriptor.read()?,
             ..CliRequest::default()
+        };
+        let Some(line) = &self.request else {
+            return Ok(request.descriptor.is_some().then_some(request));
         };
         let (method, target) = line.trim().split_once(' ').unwrap_or(("GET", line.trim()));
         request.method = method.to_ascii_uppercase();

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 
 use ratekeeper_core::{Permits, Quota};
 use ratekeeper_policy::{Policy, Rule, RuleMode};
-use ratekeeper_replay::{ORIGIN, Record, Replay};
+use ratekeeper_replay::ORIGIN;
 use serde_json::{Value, json};
 
-use super::session::LogSession;
+use super::session::{LogSession, decide};
 use super::table::TextTable;
 use super::text::share;
 use crate::output::{GOOD, paint};
@@ -130,13 +130,7 @@ pub(crate) fn choose(
         if tried.is_empty() {
             break;
         }
-        let (_, replays) = session.read(
-            policies,
-            output,
-            |replays: &mut [Replay], record: &Record| {
-                Replay::decide_each(replays, record, |_, _| {});
-            },
-        )?;
+        let (_, replays) = session.read(policies, output, decide)?;
         for (number, replay) in tried.into_iter().zip(&replays) {
             choice.requests = replay.decided();
             choice

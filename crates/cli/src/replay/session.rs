@@ -121,9 +121,6 @@ impl LogSession {
 
     /// Reads the log by one policy.
     pub(crate) fn report_of(&self, policy: Policy, output: &mut Output) -> Result<ReplayReport> {
-        let decide = |replays: &mut [Replay], record: &Record| {
-            Replay::decide_each(replays, record, |_, _| {});
-        };
         let (log, replays) = self.read([policy], output, decide)?;
         Ok(self.report(&log, &replays[0]))
     }
@@ -162,6 +159,11 @@ impl LogSession {
             _ => failure,
         }
     }
+}
+
+/// Decides the request by each policy.
+pub(crate) fn decide(replays: &mut [Replay], record: &Record) {
+    Replay::decide_each(replays, record, |_, _| {});
 }
 
 /// Returns `3 lines = 2 decided + 1 skipped`.
