@@ -55,11 +55,7 @@ impl Trial {
         }
         let after = store.settle_now(Look, &[charge], now);
         let next = after.each.first().map(|decision| decision.verdict);
-        let next = next.and_then(|verdict| match verdict {
-            Verdict::Allow => Some(Nanos::ZERO),
-            Verdict::AllowAfter(wait) => Some(wait),
-            denied => denied.retry_after(),
-        });
+        let next = next.and_then(|verdict| verdict.wait().or(verdict.retry_after()));
         Self { marks, next }
     }
 

@@ -16,7 +16,7 @@
 //! * Trade-off: an operation is noticed at most half its duration too late.
 //! * Source: Google AIP-151, "Long-running operations" (2019).
 
-use ratekeeper_core::{Gcra, Nanos, Permits, Reserve, Tat, Time, Verdict};
+use ratekeeper_core::{Gcra, Nanos, Permits, Reserve, Tat, Time};
 
 use crate::Error;
 use crate::deadline::Deadline;
@@ -108,15 +108,8 @@ impl PollPace {
     pub fn next_wait(&self, now: Time, deadline: Deadline) -> Option<Nanos> {
         let longest = deadline.time().since(now);
         let mut tat = lock(&self.tat);
-        match self
-            .limit
-            .reserve(&mut tat, now, Permits::ONE, longest)
-            .verdict
-        {
-            Verdict::Allow => Some(Nanos::ZERO),
-            Verdict::AllowAfter(wait) => Some(wait),
-            _ => None,
-        }
+        let reserved = self.limit.reserve(&mut tat, now, Permits::ONE, longest);
+        reserved.verdict.wait()
     }
 }
 

@@ -20,10 +20,7 @@ pub(super) fn write(event: &InputEvent<'_>, decision: &Decision, line: usize, ou
         Verdict::Deny { .. } | Verdict::Ban { .. } | Verdict::Banned { .. } => "deny",
         Verdict::DenyForever => "deny_forever",
     };
-    let waited = match decision.verdict {
-        Verdict::AllowAfter(wait) => wait,
-        _ => Nanos::ZERO,
-    };
+    let waited = decision.verdict.wait().unwrap_or(Nanos::ZERO);
     let allowed = decision.verdict.allows();
     text(
         r#"{"allowed":"#,
