@@ -69,8 +69,9 @@ pub(crate) fn read(paths: &[PathBuf], options: &LogOptions) -> Result<Receiver<M
 /// Sends all batches; returns early if the receiver is gone.
 fn send(mut files: Vec<LogFile>, mut summary: LogSummary, window: u64, to: &SyncSender<Message>) {
     while let Some(index) = (0..files.len()).min_by_key(|index| files[*index].latest) {
+        let is_last = files[index].is_read;
         let read = files[index].batch(&mut summary);
-        if files[index].is_done {
+        if is_last {
             files.remove(index);
         }
         let latest = files.iter().map(|file| file.latest.saturating_sub(window));
@@ -104,8 +105,6 @@ struct LogFile {
     skips: bool,
     /// True if the reader has no more bytes.
     is_read: bool,
-    /// True if the last batch is sent.
-    is_done: bool,
 }
 
 struct Counted<R>(R, Arc<AtomicU64>);
@@ -147,7 +146,6 @@ impl LogFile {
             rest: Vec::new(),
             skips: false,
             is_read: false,
-            is_done: false,
         };
         file.fill()?;
         if file.rest.is_empty() {
@@ -205,7 +203,6 @@ impl LogFile {
         }
         let mut batch = self.lines(text, summary);
         batch.file = self.index;
-        self.is_done = self.is_read;
         if !self.is_read {
             self.fill()?;
         }
