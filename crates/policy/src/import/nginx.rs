@@ -46,19 +46,14 @@ Paths are compared in any spelling and in any case (docs/guide/matching.md), and
 request are charged all together or none at all. Counters begin afresh.";
 
 /// Directives about limits that have no counterpart, and the reason.
-const UNSUPPORTED: [(&str, &str); 9] = [
-    ("limit_rate", "bandwidth is not limited here"),
-    ("limit_rate_after", "bandwidth is not limited here"),
-    ("proxy_limit_rate", "bandwidth is not limited here"),
-    ("proxy_download_rate", "bandwidth is not limited here"),
-    ("proxy_upload_rate", "bandwidth is not limited here"),
+const UNSUPPORTED: [(&str, &str); 4] = [
+    (
+        "limit_rate limit_rate_after proxy_limit_rate proxy_download_rate proxy_upload_rate",
+        "bandwidth is not limited here",
+    ),
     ("limit_zone", "nginx has it no more; write limit_conn_zone"),
     (
-        "limit_req_log_level",
-        "refusals are logged by `log_denials`, without levels",
-    ),
-    (
-        "limit_conn_log_level",
+        "limit_req_log_level limit_conn_log_level",
         "refusals are logged by `log_denials`, without levels",
     ),
     ("auth_delay", "answers to wrong passwords are not held back"),
@@ -179,7 +174,8 @@ impl Zones {
                     directive.unsupported(why, writer);
                 }
                 _ => {
-                    let known = UNSUPPORTED.iter().find(|(known, _)| *known == name);
+                    let is_one = |names: &str| names.split(' ').any(|known| known == name);
+                    let known = UNSUPPORTED.iter().find(|(names, _)| is_one(names));
                     if let Some((_, why)) = known {
                         directive.unsupported(why, writer);
                     } else if name.starts_with("limit_") && !OF_LIMITS.contains(&name) {

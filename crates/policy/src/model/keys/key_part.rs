@@ -207,17 +207,12 @@ impl KeyPart {
 }
 
 fn prefix(bits: Option<u8>, ipv6_prefix: u8) -> Prefix {
-    match bits {
-        Some(bits @ ..=32) => Prefix {
-            v4: bits,
-            v6: ipv6_prefix,
-        },
-        Some(bits) => Prefix { v4: 32, v6: bits },
-        None => Prefix {
-            v4: 32,
-            v6: ipv6_prefix,
-        },
-    }
+    let (v4, v6) = match bits {
+        Some(bits @ ..=32) => (bits, ipv6_prefix),
+        Some(bits) => (32, bits),
+        None => (32, ipv6_prefix),
+    };
+    Prefix { v4, v6 }
 }
 
 /// Formats the part as in the policy file.
