@@ -32,16 +32,10 @@ pub const DROUGHT: Nanos = Nanos::from_secs(120);
 /// Plays a workload and returns the report.
 pub fn play(bench: &mut Bench, workload: &Workload, pace: &mut impl Pace) -> Report {
     let mut play = Play::new(bench, workload);
-    let mut start = Time::ZERO;
-    for phase in &workload.phases {
-        match play.phase(phase, start, pace) {
-            Ok(end) => start = end,
-            Err(stop) => {
-                play.stop(stop);
-                break;
-            }
-        }
-    }
+    let mut phases = workload.phases.iter();
+    let played = phases.try_fold(Time::ZERO, |start, phase| play.phase(phase, start, pace));
+    play.stop = played.err();
+    play.close_row();
     play.report()
 }
 
@@ -236,12 +230,6 @@ impl<'a> Play<'a> {
         } else {
             Stop::Drought { row, since }
         })
-    }
-
-    /// Ends the play before the workload is over.
-    fn stop(&mut self, stop: Stop) {
-        self.stop = Some(stop);
-        self.close_row();
     }
 
     /// Ends the row of a phase at the last moment at which anything happened.
