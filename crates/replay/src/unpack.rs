@@ -18,15 +18,10 @@ const UNREAD: &[(&[u8], &str)] = &[
         "it is compressed by xz; unpack it by xzcat, and name - for standard input",
     ),
     (b"PK\x03\x04", "it is a zip archive; unpack it"),
-    (
-        b"\xff\xfe",
-        "its text is UTF-16; convert it by iconv -f UTF-16 -t UTF-8",
-    ),
-    (
-        b"\xfe\xff",
-        "its text is UTF-16; convert it by iconv -f UTF-16 -t UTF-8",
-    ),
+    (b"\xff\xfe", UTF_16),
+    (b"\xfe\xff", UTF_16),
 ];
+const UTF_16: &str = "its text is UTF-16; convert it by iconv -f UTF-16 -t UTF-8";
 
 /// Returns the reader of the content, without a byte order mark.
 pub(crate) fn unpacked(raw: impl Read + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> {
