@@ -121,7 +121,7 @@ deploy.md
   up to 15 bytes
     store/src/memory/key.rs: SHORT: usize = 15;
   8 bytes more for each permit
-    policy/src/config/quantity/log.rs: BYTES: u64 = 8;
+    policy/src/config/quantity/forms.rs: BYTES: u64 = 8;
   of the next 16
     store/src/memory/table/room.rs: SAMPLE: usize = 16;
   more than twice as much memory

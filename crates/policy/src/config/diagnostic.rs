@@ -221,7 +221,8 @@ impl<'t> Findings<'t> {
         self.found
     }
 
-    fn push(
+    /// Adds a finding.
+    pub(in crate::config) fn push(
         &mut self,
         code: &'static str,
         severity: Severity,
@@ -299,18 +300,41 @@ fn bounded(words: &str) -> String {
     cut + "..."
 }
 
-/// Works out line and column of findings sorted by position: one walk over the text.
+/// Works out line and column of findings sorted by position.
 fn place(text: &str, found: &mut [Diagnostic]) {
-    let (mut at, mut line, mut start_of_line) = (0, 1, 0);
+    let mut lines = LineCounter::new(text);
     for finding in found {
-        let passed = &text[at..finding.start];
-        if let Some(last) = passed.rfind('\n') {
-            line += passed.matches('\n').count();
-            start_of_line = at + last + 1;
+        let before = line_start(text, finding.start)..finding.start;
+        finding.line = lines.at(finding.start);
+        finding.column = text[before].chars().count() + 1;
+    }
+}
+
+/// Counts lines up to positions that mostly grow: limits stand in the order of the file.
+pub(super) struct LineCounter<'t> {
+    text: &'t str,
+    at: usize,
+    line: usize,
+}
+
+impl<'t> LineCounter<'t> {
+    pub(in crate::config) const fn new(text: &'t str) -> Self {
+        Self {
+            text,
+            at: 0,
+            line: 1,
         }
-        at = finding.start;
-        finding.line = line;
-        finding.column = text[start_of_line..at].chars().count() + 1;
+    }
+
+    /// Returns the line of a position, from 1.
+    pub(in crate::config) fn at(&mut self, position: usize) -> usize {
+        if position < self.at {
+            *self = Self::new(self.text);
+        }
+        let passed = self.text.get(self.at..position).unwrap_or_default();
+        self.line += passed.matches('\n').count();
+        self.at = position;
+        self.line
     }
 }
 
@@ -342,14 +366,9 @@ pub(super) fn line_start(text: &str, at: usize) -> usize {
 /// Formats a number as `4,294,967,295`.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
+    let groups = digits.as_bytes().rchunks(3).rev();
+    let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();
+    groups.join(",")
 }
 
 /// Shortens a value for a message: bounded, without control characters.

@@ -2,11 +2,9 @@
 
 pub(super) mod check;
 pub(super) mod complaint;
-pub(super) mod exact_value;
 pub(super) mod exclusions;
 pub(super) mod headers;
 pub(super) mod meant;
-pub(super) mod mismatch;
 pub(super) mod other_words;
 pub(super) mod read;
 pub(super) mod scalar;

@@ -17,7 +17,6 @@ pub(super) mod replaces;
 pub(super) mod requests;
 pub(super) mod rollout;
 pub(super) mod scope;
-pub(super) mod signals;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -265,12 +264,9 @@ fn another_name(name: &str, names: &HashMap<&str, Range<usize>>) -> String {
 }
 
 fn mode(table: Table<'_>) -> Option<RuleMode> {
-    Some(match table.owned("mode")? {
-        "enforce" => RuleMode::Enforce,
-        "shadow" => RuleMode::Shadow,
-        "off" => RuleMode::Off,
-        _ => return None, // reported as an unknown value
-    })
+    let word: &str = table.owned("mode")?;
+    let modes = [RuleMode::Enforce, RuleMode::Shadow, RuleMode::Off];
+    modes.into_iter().find(|mode| mode.word() == word) // others are reported
 }
 
 /// `on_store_error`

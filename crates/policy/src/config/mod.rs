@@ -37,7 +37,6 @@ mod settings;
 mod variants;
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::iter::once;
 use std::sync::Arc;
 
@@ -54,6 +53,7 @@ pub use settings::policy_files::{MAX_LIST_BYTES, PolicyFiles};
 pub use variants::key_text::{exact_key_text, is_key_pattern, key_pairs};
 pub use variants::overrides_edit::{OverrideLine, OverridesCsv, override_lines};
 
+use self::diagnostic::LineCounter;
 pub(crate) use self::diagnostic::{Findings, shown};
 use self::document::read::{At, Table};
 use self::fields::POLICY;
@@ -285,37 +285,5 @@ pub(crate) fn sha<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>) -> String 
     for text in texts {
         digest.update(text);
     }
-    let mut hex = String::with_capacity(64);
-    for byte in digest.finalize() {
-        write!(hex, "{byte:02x}").expect("writing to a string does not fail");
-    }
-    hex
-}
-
-/// Counts lines up to positions that mostly grow: limits stand in the order of the file.
-struct LineCounter<'t> {
-    text: &'t str,
-    at: usize,
-    line: usize,
-}
-
-impl<'t> LineCounter<'t> {
-    const fn new(text: &'t str) -> Self {
-        Self {
-            text,
-            at: 0,
-            line: 1,
-        }
-    }
-
-    /// Returns the line of a position, from 1.
-    fn at(&mut self, position: usize) -> usize {
-        if position < self.at {
-            *self = Self::new(self.text);
-        }
-        let passed = self.text.get(self.at..position).unwrap_or_default();
-        self.line += passed.matches('\n').count();
-        self.at = position;
-        self.line
-    }
+    format!("{:x}", digest.finalize())
 }

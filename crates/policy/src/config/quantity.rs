@@ -7,7 +7,6 @@ pub(super) mod concurrency;
 pub(super) mod dated;
 pub(super) mod forms;
 pub(super) mod limit_text;
-pub(super) mod log;
 pub(super) mod numbers;
 pub(super) mod post_paid;
 pub(super) mod queue;

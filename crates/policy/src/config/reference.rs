@@ -6,7 +6,7 @@
 //!                        '--> reference.rs  docs/guide/reference.md, `ratekeeper help FIELD`
 //! ```
 
-use super::document::shape::{FieldSpec, Need, Shape, TableSpec};
+use super::document::shape::{FieldSpec, Need, Shape, TableSpec, in_backticks};
 use super::fields::POLICY;
 
 /// The first lines of the page.
@@ -51,7 +51,7 @@ impl Section {
         let one_of = if table.one_of.is_empty() {
             String::new()
         } else {
-            format!("Exactly one of {}.\n\n", names(table.one_of))
+            format!("Exactly one of {}.\n\n", in_backticks(table.one_of))
         };
         let fields = table.fields.iter().map(|field| {
             let [head, text, example] = entry(field);
@@ -183,9 +183,4 @@ pub(super) fn without_default(about: &str) -> (String, Option<&str>) {
         (!default.is_empty()).then(|| (format!("{before}{after}"), Some(default)))
     });
     found.unwrap_or((about.to_owned(), None))
-}
-
-fn names(names: &[&str]) -> String {
-    let each: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-    each.join(", ")
 }

@@ -15,7 +15,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::complaint::{Here, a_type, written};
 use super::read::{SpannedValue, factor, whole};
-use super::shape::{Need, Shape, TableSpec};
+use super::shape::{Need, Shape, TableSpec, in_backticks};
 use crate::config::{Findings, codes, shown};
 
 impl Findings<'_> {
@@ -76,9 +76,8 @@ impl Findings<'_> {
             .collect();
         there.sort_by_key(|key| key.span().start);
         if there.is_empty() && !names.is_empty() {
-            let each: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
             let message = format!("{place} limits nothing");
-            let label = format!("needs one of {}", each.join(", "));
+            let label = format!("needs one of {}", in_backticks(names));
             self.error(codes::NO_QUANTITY, at, message, label)
                 .help("add for example limit = \"100/1m\"");
             return;
@@ -119,7 +118,7 @@ impl Findings<'_> {
                 }
             }
             (Shape::Texts(most) | Shape::List(most), DeValue::Array(_)) => {
-                self.list(node, *most, is_text, here);
+                self.list(node, *most, |value| value.is_str(), here);
             }
             (Shape::Numbers(most), DeValue::Array(_)) => {
                 let accepts = |value: &DeValue<'_>| value.is_str() || value.is_integer();
@@ -328,10 +327,6 @@ fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
             | (Shape::Tables { .. }, DeValue::Array(_))
             | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_))
     )
-}
-
-fn is_text(value: &DeValue<'_>) -> bool {
-    value.is_str()
 }
 
 /// Returns ``limit `per-ip` ``, or `limit 3` if it has no name.

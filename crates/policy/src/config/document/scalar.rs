@@ -34,14 +34,6 @@ pub(in crate::config) enum Scalar {
 /// The shortest duration above zero.
 pub(in crate::config) const SHORTEST: Nanos = Nanos::from_nanos(1);
 
-/// Why a text is no value of a kind.
-pub(in crate::config) struct Mismatch {
-    /// After the value: `expected a duration from 1s to 24h`.
-    pub(in crate::config) label: String,
-    /// The value that was probably meant.
-    pub(in crate::config) meant: Option<String>,
-}
-
 impl Scalar {
     /// Returns the code of a text that is no value of this kind.
     pub(in crate::config) const fn code(self) -> &'static str {
@@ -96,9 +88,9 @@ impl Scalar {
         }
     }
 
-    /// Returns why a text is no value of this kind. `example` is one.
-    pub(in crate::config) fn mismatch(self, text: &str, example: &str) -> Mismatch {
-        let label = match self {
+    /// Returns the label of a text that is no value of this kind: `expected a duration from 1s to 24h`.
+    pub(in crate::config) fn expected(self) -> String {
+        match self {
             Self::Span { least, most } => match (least, most) {
                 (SHORTEST, Nanos::MAX) => "expected a duration above zero".to_owned(),
                 (SHORTEST, most) => format!("expected a duration of at most {most}"),
@@ -120,7 +112,11 @@ impl Scalar {
                 let or = if others.is_empty() { "" } else { ", or any of" };
                 format!("expected 1 to {most} letters and digits{or}{others}")
             }
-        };
+        }
+    }
+
+    /// Returns the value that was probably meant by a text that is none. `example` is one.
+    pub(in crate::config) fn meant(self, text: &str, example: &str) -> Option<String> {
         let meant = match self {
             Self::Span { .. } => span_like(text, example),
             Self::Percent { .. } => percentage_like(text),
@@ -128,10 +124,7 @@ impl Scalar {
             Self::Address { port } => Some(address_like(text, port)),
             Self::Secret | Self::Name { .. } => None,
         };
-        Mismatch {
-            label,
-            meant: meant.filter(|meant| self.accepts(meant)),
-        }
+        meant.filter(|meant| self.accepts(meant))
     }
 }
 

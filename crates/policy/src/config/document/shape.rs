@@ -11,6 +11,7 @@
 //! those that are required, and about their types. A check that a shape cannot express (that a
 //! time zone exists, that an address is one) is made where the value is read.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use ratekeeper_core::{Nanos, Quota};
@@ -329,6 +330,12 @@ impl Shape {
             }
         }
     }
+}
+
+/// Returns `` `limit`, `bucket` ``.
+pub(in crate::config) fn in_backticks<T: fmt::Display>(names: &[T]) -> String {
+    let each: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    each.join(", ")
 }
 
 /// Returns `"enforce", "shadow", "off"`.

@@ -90,6 +90,9 @@ const AMOUNT_SOURCE: &str = "^(attr:|form:|json:/).+$";
 const MISSING: &str = "^(skip|deny|shared|use:.+)$";
 const STATUS: Shape = Whole(400, 599);
 
+/// Heading of a limit.
+const LIMITS: &str = "[[limit]]";
+
 /// Place of a field that stands in another table than the one it was written in.
 pub(in crate::config) struct Owner {
     /// Heading of the table that has it: a limit, or a table of the top.
@@ -102,17 +105,17 @@ pub(in crate::config) struct Owner {
 /// Returns the owner of a field. A limit is meant before tables of the top, and one of these only
 /// if no other has the field.
 pub(in crate::config) fn owner(name: &str) -> Option<Owner> {
-    let of_limit = |field, within| Owner {
-        heading: "[[limit]]",
+    let owner = |(heading, field, within)| Owner {
+        heading,
         field,
         within,
     };
     if let Some(field) = LIMIT.field(name) {
-        return Some(of_limit(field, None));
+        return Some(owner((LIMITS, field, None)));
     }
-    let mut inner = LIMIT.fields.iter().filter_map(|table| {
+    let inner = LIMIT.fields.iter().filter_map(|table| {
         let field = table.shape.find(Shape::table)?.field(name)?;
-        Some(of_limit(field, Some(table)))
+        Some((LIMITS, field, Some(table)))
     });
     let tables = [
         ("[client_ip]", &CLIENT_IP),
@@ -125,16 +128,11 @@ pub(in crate::config) fn owner(name: &str) -> Option<Owner> {
         ("[store.memory]", &MEMORY),
         ("[store.redis]", &REDIS),
     ];
-    let mut found = tables.into_iter().filter_map(|(heading, table)| {
-        let field = table.field(name)?;
-        Some(Owner {
-            heading,
-            field,
-            within: None,
-        })
-    });
-    let first = inner.next().or_else(|| found.next())?;
-    (inner.next().is_none() && found.next().is_none()).then_some(first)
+    let tables = tables.into_iter();
+    let outer = tables.filter_map(|(heading, table)| Some((heading, table.field(name)?, None)));
+    let mut found = inner.chain(outer);
+    let first = found.next()?;
+    found.next().is_none().then(|| owner(first))
 }
 
 fields! {

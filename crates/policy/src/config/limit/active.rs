@@ -39,11 +39,8 @@ pub(super) fn active(
     let hours = table.text("hours").map(|text| hours(&text, out));
     let days = table.has("days").then(|| days(&table.texts("days"), out));
     let [from, until] = ["from", "until"].map(|name| moment(table, name, out));
-    let is_local = |moment: &Option<At<Moment>>| {
-        let moment = moment.as_ref();
-        moment.is_some_and(|moment| moment.value.offset.is_none())
-    };
-    let local = is_local(&from) || is_local(&until);
+    let is_local = |moment: &At<Moment>| moment.value.offset.is_none();
+    let local = from.as_ref().is_some_and(is_local) || until.as_ref().is_some_and(is_local);
     let zone = match (time_zone::zone(table, out), of_policy) {
         (ZoneSpec::Unset, of_policy) => of_policy.clone(),
         (own, _) => own,
@@ -61,13 +58,9 @@ pub(super) fn active(
     let zone = zones
         .entry(timezone.clone())
         .or_insert_with(|| Arc::new(Zone::new(&zone, 0)));
-    let (hours, days) = (
-        hours.unwrap_or(Some(Hours::ALL)),
-        days.unwrap_or(Some(Days::ALL)),
-    );
     let schedule = Schedule {
-        hours: hours?,
-        days: days?,
+        hours: hours.unwrap_or(Some(Hours::ALL))?,
+        days: days.unwrap_or(Some(Days::ALL))?,
         from: from
             .as_ref()
             .map_or(i64::MIN, |from| from.value.instant(zone)),

@@ -34,9 +34,14 @@ pub(in crate::config) fn distinct(
         let Some(part) = key_part(&written, out) else {
             continue;
         };
-        if let Some(reason) = refused(draft, &part) {
-            let what = format!("cannot count \"{}\"", shown(written.value));
-            draft.cannot(&what, codes::DISTINCT, written.at, reason, out);
+        let what = format!("cannot count \"{}\"", shown(written.value));
+        if draft.cannot(
+            &what,
+            codes::DISTINCT,
+            &written.at,
+            refused(draft, &part),
+            out,
+        ) {
             continue;
         }
         let once = At::new(ExtraShare::Permits(1), written.at);

@@ -41,17 +41,21 @@ impl Draft<'_> {
         matches!(self.rule.role, Role::Allowance)
     }
 
-    /// Reports what the limit cannot do, and why.
+    /// Reports what the limit cannot do, if there is a reason; returns true if there is.
     pub(in crate::config) fn cannot(
         &self,
         what: &str,
         code: &'static str,
-        at: Range<usize>,
-        reason: Reason,
+        at: &Range<usize>,
+        reason: Option<Reason>,
         out: &mut Findings<'_>,
-    ) {
+    ) -> bool {
+        let Some(reason) = reason else {
+            return false;
+        };
         let message = format!("limit `{}` {what}", self.rule.limit.name);
-        out.refuse(code, at, message, reason);
+        out.refuse(code, at.clone(), message, reason);
+        true
     }
 
     /// Returns true if it is switched off.
@@ -116,24 +120,24 @@ impl LimitList {
             };
             let twice = listed.iter().any(|named| named.value == index);
             let twice = twice.then(|| Reason::new("named twice", "name each limit once"));
-            match twice.or_else(|| (self.refused)(by, &drafts[index])) {
-                Some(reason) => self.refuse(by, text, reason, out),
-                None => listed.push(At::new(index, text.at)),
+            let reason = twice.or_else(|| (self.refused)(by, &drafts[index]));
+            if !self.refuse(by, &text, reason, out) {
+                listed.push(At::new(index, text.at));
             }
         }
         listed
     }
 
-    /// Reports that a limit cannot name another.
+    /// Reports that a limit cannot name another, if there is a reason; returns true if there is.
     pub(super) fn refuse(
         &self,
         by: &Draft<'_>,
-        name: At<&str>,
-        reason: Reason,
+        name: &At<&str>,
+        reason: Option<Reason>,
         out: &mut Findings<'_>,
-    ) {
+    ) -> bool {
         let what = format!("cannot {} `{}`", self.verb, shown(name.value));
-        by.cannot(&what, self.code, name.at, reason, out);
+        by.cannot(&what, self.code, &name.at, reason, out)
     }
 }
 

@@ -39,9 +39,8 @@ pub(in crate::config) fn priorities(
             continue;
         };
         let read = priority(table, draft.rule.matcher.path_case, files, out);
-        if let Some(reason) = refused(draft) {
-            let what = "cannot have a `priority`";
-            draft.cannot(what, codes::PRIORITY, table.at(), reason, out);
+        let what = "cannot have a `priority`";
+        if draft.cannot(what, codes::PRIORITY, &table.at(), refused(draft), out) {
             continue;
         }
         let Some(priority) = read else {

@@ -27,7 +27,8 @@ pub(in crate::config) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'
         let replaced = At::new(&*drafts[named.value].rule.limit.name, named.at.clone());
         let why = "it replaces this limit, by itself or by others";
         let help = "leave one of the names out: where all match, no limit would be asked";
-        REPLACES.refuse(&drafts[by], replaced, Reason::new(why, help), out);
+        let reason = Some(Reason::new(why, help));
+        REPLACES.refuse(&drafts[by], &replaced, reason, out);
     }
     for (by, named) in edges.iter().enumerate() {
         let indices = named.iter().filter_map(|it| u32::try_from(it.value).ok());

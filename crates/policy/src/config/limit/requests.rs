@@ -117,28 +117,28 @@ impl Requests {
             has_positive |= !text.value.starts_with('!');
             if let Some(list) = ListName::of(text.value) {
                 list.read(files, name, &field, text, &mut patterns, out);
-            } else {
-                match Pattern::parse(&field, text.value) {
-                    Ok(pattern) => {
-                        foreign(name, &field, text, out);
-                        patterns.push(pattern);
-                    }
-                    Err(mut error) => {
-                        if field == Field::Path
-                            && let Some(help) = meant::path(text.value)
-                        {
-                            error.help = help;
-                        }
-                        let label = format!("not a valid value of `{name}`");
-                        let code = if field.is_located() {
-                            codes::PLACE
-                        } else {
-                            codes::MATCH_VALUE
-                        };
-                        out.invalid(code, text.at.clone(), error, label);
-                    }
-                }
+                continue;
             }
+            let mut error = match Pattern::parse(&field, text.value) {
+                Ok(pattern) => {
+                    foreign(name, &field, text, out);
+                    patterns.push(pattern);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            if field == Field::Path
+                && let Some(help) = meant::path(text.value)
+            {
+                error.help = help;
+            }
+            let label = format!("not a valid value of `{name}`");
+            let code = if field.is_located() {
+                codes::PLACE
+            } else {
+                codes::MATCH_VALUE
+            };
+            out.invalid(code, text.at.clone(), error, label);
         }
         if field == Field::Ip {
             half_of_all(values, out);
@@ -278,11 +278,7 @@ pub(in crate::config) fn name(text: &At<&str>, kind: &str, out: &mut Findings<'_
     if (1..=MAX_NAME).contains(&name.len()) && name.chars().all(good) {
         return true;
     }
-    let mut better: String = name
-        .to_lowercase()
-        .chars()
-        .map(|c| if good(c) { c } else { '-' })
-        .collect();
+    let mut better = name.to_lowercase().replace(|c| !good(c), "-");
     better.truncate(MAX_NAME);
     let better = match better.trim_matches('-') {
         "" => "per-ip",

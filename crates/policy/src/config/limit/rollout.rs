@@ -25,9 +25,8 @@ pub(in crate::config) fn candidates(
         let Some(text) = written.filter(|_| !is_excluded(draft.table, "candidate")) else {
             continue;
         };
-        if let Some(reason) = refused(draft) {
-            let what = "cannot have a candidate";
-            draft.cannot(what, codes::CANDIDATE, text.at, reason, out);
+        let what = "cannot have a candidate";
+        if draft.cannot(what, codes::CANDIDATE, &text.at, refused(draft), out) {
             continue;
         }
         if matches!(text.value, "unlimited" | "blocked") {
@@ -85,10 +84,10 @@ pub(in crate::config) fn percents(drafts: &[Draft<'_>], out: &mut Findings<'_>) 
                 "all requests have one key, so it would be enforced for all of them or for none",
                 "name a key, as in key = [\"ip\"], or try it with mode = \"shadow\"";
         };
-        if let Some(reason) = reason {
-            let what = "is not enforced for a share of keys";
-            let at = draft.table.place("percent");
-            draft.cannot(what, codes::PERCENT, at, reason, out);
-        }
+        let (what, at) = (
+            "is not enforced for a share of keys",
+            draft.table.place("percent"),
+        );
+        draft.cannot(what, codes::PERCENT, &at, reason, out);
     }
 }

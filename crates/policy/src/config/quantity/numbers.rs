@@ -69,9 +69,7 @@ impl Written {
                 format!("{number}/{}", rolling(word).unwrap_or(word))
             }
             Self::Spacing | Self::Lease => {
-                SPACING
-                    .mismatch(text, &format!("\"{}\"", self.field().1))
-                    .meant?
+                SPACING.meant(text, &format!("\"{}\"", self.field().1))?
             }
         };
         Some(format!("{} = \"{value}\"", self.field().0))

@@ -41,13 +41,11 @@ pub(super) fn proxy(
     let error_pages = error_pages(table, files, out);
     let upstream = upstream(table, out)?;
     let own = address.as_deref().unwrap_or(DEFAULT_ADDRESS);
-    if let Some(node) = table
-        .get("upstream")
-        .filter(|_| upstream.iter().any(|url| is_at(url, own)))
-    {
+    if upstream.iter().any(|url| is_at(url, own)) {
         let message = "[listen.proxy] forwards requests to itself";
         let label = format!("the listener has the address {own}");
-        out.error(codes::GATEWAY, node.span(), message, label).help(
+        let at = table.place("upstream");
+        out.error(codes::GATEWAY, at, message, label).help(
             "write the address of your application, as in upstream = \"http://127.0.0.1:3000\"",
         );
     }

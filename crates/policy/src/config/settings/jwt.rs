@@ -1,5 +1,6 @@
 //! Jwt: reads `[jwt]`, and requires it where a policy asks for claims.
 
+use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -30,32 +31,22 @@ pub(in crate::config) fn tokens(
     };
     let keys = table.text("keys")?;
     let Some(name) = keys.value.strip_prefix("file:") else {
-        let message = "`keys` of [jwt] names no file";
-        refuse(
-            message.into(),
-            keys.at,
-            if keys.value.contains("://") {
-                "fetch the set into a file beside the policy: keys = \"file:jwks.json\""
-            } else {
-                "write keys = \"file:jwks.json\""
-            },
-            out,
-        );
+        let help = if keys.value.contains("://") {
+            "fetch the set into a file beside the policy: keys = \"file:jwks.json\""
+        } else {
+            "write keys = \"file:jwks.json\""
+        };
+        refuse("`keys` of [jwt] names no file".into(), keys.at, help, out);
         return None;
     };
     let tokens = files
         .text(name)
         .map_err(|reason| format!("cannot read `{}`: {reason}", shown(name)))
         .and_then(|text| Tokens::new(settings, text));
-    match tokens {
-        Ok(tokens) => Some(Arc::new(tokens)),
-        Err(reason) => {
-            let help = "write the path of a JWK set, a public key in PEM or a shared secret, and \
-                        the algorithms of its keys";
-            refuse(reason, keys.at, help, out);
-            None
-        }
-    }
+    let help = "write the path of a JWK set, a public key in PEM or a shared secret, and the \
+                algorithms of its keys";
+    let tokens = tokens.map_err(|reason| refuse(reason, keys.at, help, out));
+    tokens.ok().map(Arc::new)
 }
 
 fn refuse(reason: String, at: Range<usize>, help: &str, out: &mut Findings<'_>) {
@@ -66,10 +57,8 @@ fn refuse(reason: String, at: Range<usize>, help: &str, out: &mut Findings<'_>) 
 /// Reads `algorithms`; `None` if there is none, or `none`.
 fn algorithms(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<String>> {
     let written = table.texts("algorithms");
-    if let Some(none) = written
-        .iter()
-        .find(|text| text.value.eq_ignore_ascii_case("none"))
-    {
+    let mut texts = written.iter();
+    if let Some(none) = texts.find(|text| text.value.eq_ignore_ascii_case("none")) {
         let message = "tokens without a signature cannot be verified";
         let label = "anybody could write such a token";
         out.error(codes::TOKENS, none.at.clone(), message, label)
@@ -99,29 +88,20 @@ pub(in crate::config) fn required(
         let values = draft.extra.iter().flat_map(|extra| &extra.rule.key);
         let counts = rule.key.iter().chain(values).any(is_claim)
             || matches!(&rule.missing_key, MissingKey::Use(part) if is_claim(part));
-        let exempts = rule
-            .exemptions
-            .iter()
-            .any(|exempt| matches(&exempt.matcher));
-        let mut priority = rule.priority.iter();
-        let prefers = priority.any(|priority| matches(&priority.matcher));
-        if counts || matches(&rule.matcher) || exempts || prefers {
+        let exempted = rule.exemptions.iter().map(|exempt| &exempt.matcher);
+        let preferred = rule.priority.iter().map(|priority| &priority.matcher);
+        let mut matchers = once(&rule.matcher).chain(exempted).chain(preferred);
+        if counts || matchers.any(matches) {
             let message = format!("limit `{}` asks for claims of tokens", rule.limit.name);
             no_tokens(message, draft.table.place("key"), out);
         }
     }
-    let mut priorities = settings
-        .listen
-        .proxy
-        .iter()
-        .flat_map(ProxySettings::priorities);
+    let proxy = settings.listen.proxy.iter();
+    let mut priorities = proxy.flat_map(ProxySettings::priorities);
     if priorities.any(|priority| matches(&priority.matcher)) {
         let at = root.table("listen").map_or(0..0, |it| it.place("proxy"));
-        no_tokens(
-            "`adaptive_concurrency` asks for claims of tokens".to_owned(),
-            at,
-            out,
-        );
+        let message = "`adaptive_concurrency` asks for claims of tokens";
+        no_tokens(message.to_owned(), at, out);
     }
 }
 

@@ -129,12 +129,11 @@ pub(in crate::config) fn on_limit(
                 .help(format!("write on_limit = \"route:{}\"", shown(text.value)));
             continue;
         };
-        if let Some(reason) = refused(draft, route, &known, out) {
-            let what = format!("cannot send requests to the route `{}`", shown(route));
-            draft.cannot(&what, codes::ROUTE, text.at, reason, out);
-            continue;
+        let reason = refused(draft, route, &known, out);
+        let what = format!("cannot send requests to the route `{}`", shown(route));
+        if !draft.cannot(&what, codes::ROUTE, &text.at, reason, out) {
+            draft.rule.on_limit = Some(route.into());
         }
-        draft.rule.on_limit = Some(route.into());
     }
 }
 

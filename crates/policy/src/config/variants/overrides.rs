@@ -8,10 +8,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use toml::de::DeValue;
 
-use super::key_text::pieces;
+use super::key_text::{exact_value, pieces};
 use super::{SetText, VariantReader};
-use crate::config::document::exact_value::exact_value;
 use crate::config::document::read::text_or_number;
+use crate::config::document::shape::in_backticks;
 use crate::config::fields::MAX_PATTERNS;
 use crate::config::limit::draft::{by_name, unknown_limit};
 use crate::config::lints::unmatched::never_matches;
@@ -268,8 +268,7 @@ fn key_of(
                 "`{}` is not in the key of limit `{limit}`",
                 shown(name.value)
             );
-            let known: Vec<_> = parts.iter().map(|part| format!("`{part}`")).collect();
-            let (label, help) = if known.is_empty() {
+            let (label, help) = if parts.is_empty() {
                 let help = "write the numbers into the limit itself".to_owned();
                 ("all requests share one counter".to_owned(), help)
             } else {
@@ -278,7 +277,7 @@ fn key_of(
                     parts[0],
                     shown(value.value)
                 );
-                (format!("its key is {}", known.join(", ")), help)
+                (format!("its key is {}", in_backticks(parts)), help)
             };
             out.error(codes::OVERRIDE, name.at.clone(), message, label)
                 .help(help);

@@ -21,7 +21,7 @@ use super::overrides::{OverridePlace, OverrideReader, OverrideText};
 use crate::KeyPart;
 use crate::config::document::syntax;
 use crate::config::fields::{MAX_OVERRIDES, OVERRIDES};
-use crate::config::{At, Draft, Findings, LineCounter, PolicyFiles, Severity, Table, codes, shown};
+use crate::config::{At, Draft, Findings, LineCounter, PolicyFiles, Table, codes, shown};
 
 /// Names of the columns; the first three must be there.
 pub(super) const COLUMNS: [&str; 5] = ["limit", "key", "set", "until", "reason"];
@@ -58,11 +58,8 @@ pub(in crate::config) fn read(
     for found in findings.finish() {
         let message = format!("{name}:{}:{}: {}", found.line, found.column, found.message);
         let (at, help) = (path.at.clone(), found.help.unwrap_or_default());
-        let here = match found.severity {
-            Severity::Error => out.error(found.code, at, message, found.label),
-            Severity::Warning => out.warning(found.code, at, message, found.label),
-        };
-        here.help(help);
+        out.push(found.code, found.severity, at, &message, &found.label)
+            .help(help);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::key_text::exact_value;
 use super::{SetText, VariantReader};
-use crate::config::document::exact_value::exact_value;
 use crate::config::document::read::{SpannedValue, name_of, text_or_number};
 use crate::config::fields::{MAX_PLAN_KEYS, MAX_PLANS};
 use crate::config::limit::requests::{key_part, name};
