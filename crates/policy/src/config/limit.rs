@@ -40,9 +40,8 @@ use super::quantity::Surroundings;
 use super::quantity::balance;
 use super::quantity::forms::quantity;
 use super::quantity::unit::{in_unit, unit};
-use super::settings::time_zone::ZoneSpec;
 use super::variants::{too_many, variants_by_day};
-use super::{Draft, Findings, PolicyFiles, Table, codes, shown};
+use super::{Draft, Findings, PolicyFiles, Table, ZoneSpec, codes, shown};
 use crate::{Correction, KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
 
 /// `[defaults]`: values of limits without their own.

@@ -117,18 +117,14 @@ fn report(loose: &Draft<'_>, strict: &Draft<'_>, out: &mut Findings<'_>) {
     let (loose_name, strict_name) = (&loose.rule.limit.name, &strict.rule.limit.name);
     let message = format!("limit `{loose_name}` can never be the one that refuses");
     let (label, help) = if loose.rule.limit.algorithm == strict.rule.limit.algorithm {
-        let label = format!("the same as `{strict_name}`, for the same requests");
         (
-            label,
+            format!("the same as `{strict_name}`, for the same requests"),
             format!("remove `{loose_name}`, or give it another `key` or `match`"),
         )
     } else {
-        let label = format!(
-            "higher than `{strict_name}` ({}) ever allows",
-            strict.rule.text
-        );
+        let text = &strict.rule.text;
         (
-            label,
+            format!("higher than `{strict_name}` ({text}) ever allows"),
             format!("write a lower number, or remove `{loose_name}`"),
         )
     };

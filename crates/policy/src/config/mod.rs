@@ -55,13 +55,16 @@ pub use variants::overrides_edit::{OverrideLine, OverridesCsv, override_lines};
 
 use self::diagnostic::LineCounter;
 pub(crate) use self::diagnostic::{Findings, shown};
-use self::document::read::{At, Table};
+use self::document::exclusions::is_excluded;
+use self::document::headers::header_name;
+use self::document::read::{At, SpannedValue, Table, name_of, text_or_number, whole};
 use self::fields::POLICY;
 use self::limit::FileContext;
 use self::limit::draft::Draft;
 use self::lints::visitors::{OpenListeners, Visitors};
 use self::quantity::unit::Conversions;
 use self::reason::{Reason, first_reason};
+use self::settings::time_zone::ZoneSpec;
 use self::variants::VariantReader;
 use self::variants::overrides::{OverridePlace, OverrideReader};
 use crate::{Policy, Rules};

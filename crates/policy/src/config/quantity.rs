@@ -17,8 +17,7 @@ use std::ops::Range;
 use ratekeeper_core::{AnyAlgorithm, Denials, Nanos, Origin, Permits, Quota};
 
 use self::algorithm::AlgorithmSpec;
-use super::settings::time_zone::ZoneSpec;
-use super::{Findings, codes};
+use super::{Findings, ZoneSpec, codes};
 use crate::model::rules::calendar::Word;
 
 /// The amount that a limit allows.

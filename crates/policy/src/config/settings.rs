@@ -17,8 +17,7 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
-use super::document::headers::header_name;
-use super::{At, Findings, PolicyFiles, Table, codes};
+use super::{At, Findings, PolicyFiles, Table, codes, header_name};
 use crate::{
     AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, PortUse, RevealKeys,
     Settings, SocketTrust, network,

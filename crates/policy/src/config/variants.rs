@@ -31,9 +31,8 @@ use super::quantity::forms::quantity;
 use super::quantity::numbers::is_unlimited;
 use super::quantity::{Quantity, QuantityByDay, Surroundings};
 use super::reason::nearest;
-use super::settings::time_zone::ZoneSpec;
-use super::{Draft, Findings, Severity, codes, shown};
-use crate::{Allowance, Cost, Role, Rule, Variant, Variants};
+use super::{Draft, Findings, Severity, ZoneSpec, codes, shown};
+use crate::{Allowance, Cost, Role, Variant, Variants};
 
 /// Compiles the numbers of plans and overrides, each once.
 pub(super) struct VariantReader<'a> {
@@ -266,7 +265,11 @@ fn add_variant(
     let Some(quantity) = extra_quantity(draft, text, share, &at, reader, out) else {
         return;
     };
-    if !stays_countable(&extra.rule, &quantity.algorithm, text, at, out) {
+    if matches!(extra.rule.role, Role::Seen) && !counts_values(&quantity.algorithm) {
+        let message = format!("\"{}\" cannot count values", shown(text));
+        let label =
+            "with these numbers the limit has no window that begins at one moment for all keys";
+        out.error(codes::DISTINCT, at, message, label).help(WINDOWS);
         return;
     }
     if let Some(extra) = draft.extra.as_deref_mut() {
@@ -275,24 +278,6 @@ fn add_variant(
         let variant = variant(own, name, &quantity);
         extra.rule.variants.numbers.push(variant);
     }
-}
-
-/// Returns false if the numbers of a plan or an override turn a limit that counts values into one
-/// that cannot; reports it. `extra` is the rule that holds the values, or one of another kind.
-fn stays_countable(
-    extra: &Rule,
-    algorithm: &AnyAlgorithm,
-    numbers: &str,
-    at: Range<usize>,
-    out: &mut Findings<'_>,
-) -> bool {
-    if !matches!(extra.role, Role::Seen) || counts_values(algorithm) {
-        return true;
-    }
-    let message = format!("\"{}\" cannot count values", shown(numbers));
-    let label = "with these numbers the limit has no window that begins at one moment for all keys";
-    out.error(codes::DISTINCT, at, message, label).help(WINDOWS);
-    false
 }
 
 /// Returns true if the windows of such a limit begin at moments that are the same for all keys.

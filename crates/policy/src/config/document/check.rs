@@ -14,9 +14,9 @@ use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
 use super::complaint::{Here, a_type, written};
-use super::read::{SpannedValue, factor, whole};
+use super::read::factor;
 use super::shape::{Need, Shape, TableSpec, in_backticks};
-use crate::config::{Findings, codes, shown};
+use crate::config::{Findings, SpannedValue, codes, shown, whole};
 
 impl Findings<'_> {
     /// Checks the fields of one table. A text is one without a place.
@@ -117,12 +117,12 @@ impl Findings<'_> {
                     self.not_factor(node, *most, here);
                 }
             }
-            (Shape::Texts(most) | Shape::List(most), DeValue::Array(_)) => {
-                self.list(node, *most, |value| value.is_str(), here);
+            (Shape::Texts(most) | Shape::List(most), DeValue::Array(values)) => {
+                self.list(node, values, *most, is_text, here);
             }
-            (Shape::Numbers(most), DeValue::Array(_)) => {
+            (Shape::Numbers(most), DeValue::Array(values)) => {
                 let accepts = |value: &DeValue<'_>| value.is_str() || value.is_integer();
-                self.list(node, *most, accepts, here);
+                self.list(node, values, *most, accepts, here);
             }
             (Shape::Values(of, most), DeValue::Array(values)) => {
                 self.empty_list(node, values.len(), here);
@@ -164,13 +164,11 @@ impl Findings<'_> {
     fn list(
         &mut self,
         node: &SpannedValue<'_>,
+        values: &[SpannedValue<'_>],
         most: usize,
         accepts: fn(&DeValue<'_>) -> bool,
         here: Here<'_>,
     ) {
-        let Some(values) = node.get_ref().as_array() else {
-            return;
-        };
         let Here { place, field, .. } = here;
         self.empty_list(node, values.len(), here);
         self.too_many(node, values.len(), most, here);
@@ -327,6 +325,10 @@ fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
             | (Shape::Tables { .. }, DeValue::Array(_))
             | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_))
     )
+}
+
+fn is_text(value: &DeValue<'_>) -> bool {
+    value.is_str()
 }
 
 /// Returns ``limit `per-ip` ``, or `limit 3` if it has no name.

@@ -6,13 +6,12 @@ use toml::Spanned;
 use toml::de::{DeString, DeValue};
 
 use super::other_words;
-use super::read::SpannedValue;
 use super::scalar::{Scalar, unit_like};
 use super::shape::{FieldSpec, Shape, TableSpec, quoted};
 use crate::config::diagnostic::grouped;
 use crate::config::fields::owner;
 use crate::config::reason::is_word;
-use crate::config::{Findings, codes, shown};
+use crate::config::{Findings, SpannedValue, codes, shown};
 
 /// Maximum number of known fields that a label lists.
 const LISTED: usize = 5;
@@ -199,9 +198,7 @@ impl Findings<'_> {
             _ => here.usual(),
         };
         let message = format!("`{field}` of {place} must be {}", shape.expected());
-        let label = format!("this is {}", a_type(node));
-        self.error(codes::TYPE, node.span(), message, label)
-            .help(help);
+        self.not_of_type(node, message, help);
     }
 
     /// Reports a text that is no value of its kind; says nothing of one that is.

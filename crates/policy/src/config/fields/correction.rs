@@ -31,10 +31,6 @@ pub(super) const COSTS: &[Shape] = &[
     some_tables(&PRICE, MAX_PRICES, "limit.cost"),
 ];
 
-/// `status`: a number, or a class.
-const STATUSES: &[Shape] = &[Whole(100, 599), pattern(STATUS_CLASS)];
-const WORD: Shape = name(40, "._-");
-
 fields! {
     PRICE = "a price" {
         required is: PERMITS, "10",
@@ -57,9 +53,9 @@ fields! {
     }
 
     pub(super) COUNT = "`count`" {
-        optional status: Values(&Either(STATUSES), MAX_RESULTS), "[401, \"5xx\"]",
+        optional status: Values(&Either(&[Whole(100, 599), pattern(STATUS_CLASS)]), MAX_RESULTS), "[401, \"5xx\"]",
             "Statuses of the response: numbers, or classes such as \"5xx\".";
-        optional outcome: Values(&WORD, MAX_RESULTS), "\"declined\"",
+        optional outcome: Values(&name(40, "._-"), MAX_RESULTS), "\"declined\"",
             "Words of the application for the result of its work.";
     }
 

@@ -18,19 +18,11 @@ use crate::model::rules::rule::MAX_OTHERWISE;
 
 /// Maximum number of names in `replaces`: each is looked at per request to which the limit applies.
 const MAX_REPLACED: usize = 16;
-/// `on_limit`
-const ROUTE_NAME: &str = "^route:[a-z0-9-]{1,40}$";
-/// `anchor`: a day of the month, a word or an attribute, or a date.
-const ANCHORS: &[Shape] = &[Whole(1, 31), pattern(ANCHOR), Moment];
 /// `concurrency`: a number, or a table.
 const CONCURRENCIES: &[Shape] = &[Whole(1, MAX_AT_ONCE), Table(&CONCURRENCY)];
-/// `algorithm`: a word, or a table.
-const WAYS: &[Shape] = &[Word(ALGORITHMS), Table(&ALGORITHM)];
 /// Exactly one of these sets the quantity of a limit.
 pub(in crate::config) const QUANTITIES: &[&str] =
     &["limit", "bucket", "spacing", "concurrency", "balance"];
-/// `hours` of `active`.
-const HOURS: &str = "^[0-2][0-9]:[0-5][0-9]-[0-2][0-9]:[0-5][0-9]$";
 /// `for` of an alert: keys are looked at once a second, and a day is longer than an operator waits.
 const HOLD: Shape = span(Nanos::SECOND, DAY);
 /// `within`, `for` and `max` of a ban.
@@ -64,11 +56,11 @@ fields! {
              /v1/release returns it.";
         optional balance: Table(&BALANCE), "{ start = 100, max = 1000000 }",
             "Prepaid credits, which do not refill; POST /v1/grant of the admin listener adds some.";
-        optional anchor: Either(ANCHORS), "15",
+        optional anchor: Either(&[Whole(1, 31), pattern(ANCHOR), Moment]), "15",
             "Beside a calendar limit: the day on which its periods begin. For a month a number (in \
              a shorter month, its last day), a date or attr:NAME, an attribute with the day of \
              each key; for a week mon to sun; for a year a date.";
-        optional algorithm: Either(WAYS), "\"fixed-window\"",
+        optional algorithm: Either(&[Word(ALGORITHMS), Table(&ALGORITHM)]), "\"fixed-window\"",
             "Algorithm of `limit` (default token-bucket).";
         optional queue: Table(&QUEUE), "{ max = 100, max_wait = \"2s\" }",
             "Queue for excess requests, beside a token bucket, a leaky bucket or spacing.";
@@ -125,7 +117,7 @@ fields! {
              no other request.";
         optional replaces: Texts(MAX_REPLACED), "\"api\"",
             "Names of the limits that are not asked about the requests to which this one applies.";
-        optional on_limit: pattern(ROUTE_NAME), "\"route:spare\"",
+        optional on_limit: pattern("^route:[a-z0-9-]{1,40}$"), "\"route:spare\"",
             "The gateway forwards the requests that this limit denies to the route of this name; \
              other listeners refuse them.";
         optional percent: Whole(0, 100), "10",
@@ -153,7 +145,7 @@ fields! {
     }
 
     pub(super) ACTIVE = "`active`" {
-        optional hours: pattern(HOURS), "\"01:00-06:00\"",
+        optional hours: pattern("^[0-2][0-9]:[0-5][0-9]-[0-2][0-9]:[0-5][0-9]$"), "\"01:00-06:00\"",
             "Hours of a day by the clocks of the time zone; over midnight if the end is earlier.";
         optional days: Texts(7), "[\"mon-fri\"]",
             "Days of the week: mon to sun, or a range; hours over midnight belong to the day on \

@@ -17,8 +17,7 @@ use toml::de::DeValue;
 use toml::value::{Datetime, Offset};
 
 use crate::config::settings::time_zone;
-use crate::config::settings::time_zone::ZoneSpec;
-use crate::config::{At, Draft, Findings, Table, codes, first_reason, shown};
+use crate::config::{At, Draft, Findings, Table, ZoneSpec, codes, first_reason, shown};
 use crate::model::rules::active::{Days, Hours, Schedule};
 use crate::model::rules::calendar::zone_name;
 use crate::model::rules::zone::Zone;
@@ -39,8 +38,9 @@ pub(super) fn active(
     let hours = table.text("hours").map(|text| hours(&text, out));
     let days = table.has("days").then(|| days(&table.texts("days"), out));
     let [from, until] = ["from", "until"].map(|name| moment(table, name, out));
+    let (first, end) = (from.as_ref(), until.as_ref());
     let is_local = |moment: &At<Moment>| moment.value.offset.is_none();
-    let local = from.as_ref().is_some_and(is_local) || until.as_ref().is_some_and(is_local);
+    let local = first.is_some_and(is_local) || end.is_some_and(is_local);
     let zone = match (time_zone::zone(table, out), of_policy) {
         (ZoneSpec::Unset, of_policy) => of_policy.clone(),
         (own, _) => own,
@@ -61,12 +61,8 @@ pub(super) fn active(
     let schedule = Schedule {
         hours: hours.unwrap_or(Some(Hours::ALL))?,
         days: days.unwrap_or(Some(Days::ALL))?,
-        from: from
-            .as_ref()
-            .map_or(i64::MIN, |from| from.value.instant(zone)),
-        until: until
-            .as_ref()
-            .map_or(i64::MAX, |until| until.value.instant(zone)),
+        from: first.map_or(i64::MIN, |moment| moment.value.instant(zone)),
+        until: end.map_or(i64::MAX, |moment| moment.value.instant(zone)),
         zone: Arc::clone(zone),
         timezone,
     };

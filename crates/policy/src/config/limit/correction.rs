@@ -7,9 +7,8 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Call, Nanos, Outage};
 
 use super::cost::CostEstimate;
 use crate::Correction;
-use crate::config::document::read::{SpannedValue, whole};
 use crate::config::quantity::Quantity;
-use crate::config::{At, Findings, Table, codes, first_reason, shown};
+use crate::config::{At, Findings, SpannedValue, Table, codes, first_reason, shown, whole};
 use crate::model::rules::correction::ResultSet;
 
 /// Time within which a report corrects a charge, unless the limit sets another.

@@ -5,10 +5,9 @@ use std::ops::Range;
 use ratekeeper_core::Permits;
 
 use super::requests::matching;
-use crate::config::document::read::{SpannedValue, whole};
 use crate::config::quantity::unit::cost_in;
 use crate::config::reason::is_word;
-use crate::config::{At, Draft, Findings, PolicyFiles, Table, codes, shown};
+use crate::config::{At, Draft, Findings, PolicyFiles, SpannedValue, Table, codes, shown, whole};
 use crate::model::matching::pattern::is_token;
 use crate::{BodyField, Cost, CostSource, Field, PathCase, Price, PriceList, Unit, ValueError};
 

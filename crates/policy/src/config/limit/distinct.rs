@@ -15,9 +15,8 @@ use ratekeeper_core::{Algorithm as _, Denials, LimitScope, Permits};
 use super::draft::ExtraShare;
 use super::extras::extra;
 use super::requests::key_part;
-use crate::config::document::exclusions::is_excluded;
 use crate::config::variants::{VariantReader, WINDOWS, counts_values};
-use crate::config::{At, Draft, Findings, Reason, codes, first_reason, shown};
+use crate::config::{At, Draft, Findings, Reason, codes, first_reason, is_excluded, shown};
 use crate::{Cost, KeyPart, MissingKey, Role};
 
 /// Reads `distinct` of every limit.

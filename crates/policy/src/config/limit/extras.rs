@@ -20,12 +20,11 @@ use std::sync::Arc;
 use ratekeeper_core::{Denials, Limit, LimitId, Nanos};
 
 use super::draft::{Extra, ExtraShare};
-use crate::config::document::exclusions::is_excluded;
 use crate::config::document::scalar::{Scalar, percentage};
 use crate::config::fields::MAX_PERCENT;
 use crate::config::quantity::Quantity;
 use crate::config::variants::{VariantReader, extra_quantity};
-use crate::config::{At, Draft, Findings, Reason, Table, codes, first_reason, shown};
+use crate::config::{At, Draft, Findings, Reason, Table, codes, first_reason, is_excluded, shown};
 use crate::model::rules::signal::{
     Gate, LOAD, PPM_OF_PERCENT, Signal, UpstreamMeasure, upstream_signal,
 };

@@ -9,8 +9,9 @@ use std::ops::Range;
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials};
 
 use super::requests::requests;
-use crate::config::document::exclusions::is_excluded;
-use crate::config::{Draft, Findings, PolicyFiles, Reason, Table, codes, first_reason};
+use crate::config::{
+    Draft, Findings, PolicyFiles, Reason, Table, codes, first_reason, is_excluded,
+};
 use crate::{PathCase, Priority};
 
 /// Algorithms for which the room beside a cost is defined: a request is allowed at once or refused,

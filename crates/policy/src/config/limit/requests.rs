@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 
 use ipnet::IpNet;
 
-use crate::config::document::headers::header_name;
 use crate::config::document::meant;
 use crate::config::document::read::texts_up_to;
 use crate::config::fields::{MAX_MATCH_VALUES, MAX_NAME, MAX_NAMES};
 use crate::config::settings::policy_files::ListName;
-use crate::config::{At, Findings, PolicyFiles, Table, codes, shown};
+use crate::config::{At, Findings, PolicyFiles, Table, codes, header_name, shown};
 use crate::{EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, Patterns};
 
 /// Maximum number of characters of a name in `attr.X`, `query.X` or `cookie.X`.

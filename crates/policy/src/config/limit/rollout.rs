@@ -9,9 +9,8 @@
 //! The second has the algorithm of the limit, and counters of its own.
 
 use super::extras::beside;
-use crate::config::document::exclusions::is_excluded;
 use crate::config::variants::{SetText, VariantReader};
-use crate::config::{Draft, Findings, Reason, Table, codes, first_reason, shown};
+use crate::config::{Draft, Findings, Reason, Table, codes, first_reason, is_excluded, shown};
 use crate::{KeyShare, Role, Rule, RuleMode};
 
 /// Reads `candidate` of every limit.

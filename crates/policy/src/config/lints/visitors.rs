@@ -10,8 +10,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::config::document::headers::header_name;
-use crate::config::{At, Draft, Findings, Listeners, Table, codes};
+use crate::config::{At, Draft, Findings, Listeners, Table, codes, header_name};
 use crate::model::keys::plan::PlanSource;
 use crate::{
     ClientIp, Cost, Exemption, Field, KeyPart, Matcher, Pattern, Plans, ProxySettings, Settings,
@@ -239,16 +238,14 @@ pub(in crate::config) fn unreceived(
             let is_sent = matches!(field, Field::Attribute(_)) || field.is_of_descriptors();
             is_sent && patterns.iter().any(|pattern| !pattern.negated)
         });
+        let field = field.map(|(field, _)| field.to_string());
         let cost = match &draft.rule.cost {
             Cost::Attribute(name) | Cost::Decimal(name, _) => Some(format!("attr:{name}")),
             _ => None,
         };
         let first = [
             (part, draft.table.place("key")),
-            (
-                field.map(|(field, _)| field.to_string()),
-                draft.table.place("match"),
-            ),
+            (field, draft.table.place("match")),
             (cost, draft.cost_at.clone()),
         ];
         if let Some((value, at)) = first.into_iter().find_map(|(it, at)| Some((it?, at))) {

@@ -13,9 +13,8 @@ use jiff::civil::{self, Weekday};
 use toml::de::DeValue;
 use toml::value::Datetime;
 
-use crate::config::document::read::{SpannedValue, whole};
 use crate::config::limit::active::civil_date;
-use crate::config::{At, Findings, Table, codes, shown};
+use crate::config::{At, Findings, SpannedValue, Table, codes, shown, whole};
 use crate::model::rules::active::Days;
 use crate::model::rules::calendar::{MonthDay, Word, YearDay};
 

@@ -13,8 +13,7 @@ use super::anchor::{AnchorSpec, FirstDay};
 use super::numbers::{Written, built};
 use super::{Quantity, QuantityByDay, QuantityKind, Surroundings};
 use crate::config::document::scalar::rolling;
-use crate::config::settings::time_zone::ZoneSpec;
-use crate::config::{At, Findings, codes};
+use crate::config::{At, Findings, ZoneSpec, codes};
 use crate::model::rules::calendar::{MonthDay, Word, YearDay, calendar, months};
 
 /// `20/day`

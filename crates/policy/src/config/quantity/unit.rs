@@ -14,9 +14,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::Cost;
-use crate::config::document::read::{SpannedValue, text_or_number};
 use crate::config::fields::{LIMIT, POLICY};
-use crate::config::{Findings, Table, codes, shown};
+use crate::config::{Findings, SpannedValue, Table, codes, shown, text_or_number};
 use crate::http::unit::{Decimal, Unit};
 
 /// How a quantity is written.

@@ -2,8 +2,7 @@
 
 use ratekeeper_core::Outage;
 
-use super::header_name;
-use crate::config::{Findings, Table};
+use crate::config::{Findings, Table, header_name};
 use crate::{EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, Tls, envoy};
 
 /// Reads the configuration files of `[envoy]`.
@@ -54,19 +53,14 @@ pub(super) fn envoy_door(envoy: Table<'_>, out: &mut Findings<'_>) -> EnvoyDoor 
 
 /// `[envoy.header_names]`
 fn header_names(envoy: Table<'_>, out: &mut Findings<'_>) -> EnvoyHeaderNames {
-    let mut names = EnvoyHeaderNames::default();
+    let names = EnvoyHeaderNames::default();
     let Some(table) = envoy.table("header_names") else {
         return names;
     };
-    for (field, name) in [
-        ("limit", &mut names.limit),
-        ("remaining", &mut names.remaining),
-        ("reset", &mut names.reset),
-    ] {
-        let written = table.text(field);
-        if let Some(written) = written.and_then(|text| header_name(&text, out)) {
-            *name = written;
-        }
+    let mut read = |field| header_name(&table.text(field)?, out);
+    EnvoyHeaderNames {
+        limit: read("limit").unwrap_or(names.limit),
+        remaining: read("remaining").unwrap_or(names.remaining),
+        reset: read("reset").unwrap_or(names.reset),
     }
-    names
 }

@@ -181,12 +181,10 @@ fn is_at(url: &UpstreamUrl, listener: &str) -> bool {
 
 /// Reads `upgrades`.
 fn upgrades(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<String>> {
-    if !table.has("upgrades") {
-        return None;
-    }
     let written = table.texts("upgrades");
     let protocols = written.iter().filter_map(|text| protocol(text, out));
-    Some(protocols.collect())
+    let protocols = protocols.collect();
+    table.has("upgrades").then_some(protocols)
 }
 
 /// Reads a protocol: a name, and a version after a `/` (RFC 9110, section 7.8).

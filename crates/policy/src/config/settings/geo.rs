@@ -5,9 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::database_file::DatabaseFile;
-use crate::config::document::headers::header_name;
-use crate::config::document::read::name_of;
-use crate::config::{At, Findings, PolicyFiles, Table, codes, shown};
+use crate::config::{At, Findings, PolicyFiles, Table, codes, header_name, name_of, shown};
 use crate::model::client::geo::{GeoValue, NamedDatabase};
 use crate::{ClientIp, Country, Geo};
 

@@ -4,8 +4,7 @@ use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::config::document::headers::header_name;
-use crate::config::{At, Draft, Findings, PolicyFiles, Table, codes, shown};
+use crate::config::{At, Draft, Findings, PolicyFiles, Table, codes, header_name, shown};
 use crate::model::client::tokens::{TokenSettings, Tokens};
 use crate::{Field, KeyPart, Matcher, MissingKey, ProxySettings, Settings};
 
@@ -90,8 +89,8 @@ pub(in crate::config) fn required(
             || matches!(&rule.missing_key, MissingKey::Use(part) if is_claim(part));
         let exempted = rule.exemptions.iter().map(|exempt| &exempt.matcher);
         let preferred = rule.priority.iter().map(|priority| &priority.matcher);
-        let mut matchers = once(&rule.matcher).chain(exempted).chain(preferred);
-        if counts || matchers.any(matches) {
+        let mut all = once(&rule.matcher).chain(exempted).chain(preferred);
+        if counts || all.any(matches) {
             let message = format!("limit `{}` asks for claims of tokens", rule.limit.name);
             no_tokens(message, draft.table.place("key"), out);
         }

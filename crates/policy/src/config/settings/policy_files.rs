@@ -17,10 +17,10 @@ use std::sync::Arc;
 use toml::de::DeValue;
 
 use super::database_file::{DatabaseFile, bytes};
-use crate::config::document::read::{SpannedValue, texts_up_to};
+use crate::config::document::read::texts_up_to;
 use crate::config::document::syntax;
 use crate::config::fields::{ERRORS, MAX_MATCH_VALUES, POLICY};
-use crate::config::{Findings, MAX_BYTES, Table, shown};
+use crate::config::{Findings, MAX_BYTES, SpannedValue, Table, shown};
 #[cfg(test)]
 use crate::model::client::geo::GeoDatabase;
 use crate::{Asn, Country};

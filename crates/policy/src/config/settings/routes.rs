@@ -12,10 +12,11 @@ use std::collections::HashSet;
 
 use ratekeeper_core::Algorithm as _;
 
-use crate::config::document::exclusions::is_excluded;
 use crate::config::limit::priority::priority;
 use crate::config::limit::requests::{name, requests};
-use crate::config::{At, Draft, Findings, PolicyFiles, Reason, Table, codes, first_reason, shown};
+use crate::config::{
+    At, Draft, Findings, PolicyFiles, Reason, Table, codes, first_reason, is_excluded, shown,
+};
 use crate::{AdaptiveBounds, PathCase, Route, Settings, UpstreamUrl};
 
 /// Reads `[[listen.proxy.route]]`; `usual` has the values of a route without its own.

@@ -8,9 +8,8 @@
 
 use ratekeeper_core::Nanos;
 
-use crate::config::document::headers::header_name;
 use crate::config::document::scalar::secret;
-use crate::config::{At, Findings, Table, codes, first_reason, shown};
+use crate::config::{At, Findings, Table, codes, first_reason, header_name, shown};
 use crate::{AlertSettings, OtlpSettings, Secret, WebhookSettings};
 
 /// Maximum length of a URL.

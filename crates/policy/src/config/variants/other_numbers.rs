@@ -4,10 +4,9 @@ use ratekeeper_core::Quota;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::config::document::read::SpannedValue;
 use crate::config::fields::{MAX_AT_ONCE, QUANTITIES};
 use crate::config::quantity::numbers::{Written, built, duration};
-use crate::config::{At, Findings, Table, codes, shown};
+use crate::config::{At, Findings, SpannedValue, Table, codes, shown};
 
 /// Returns the table of a limit with other numbers; `None` if their form is reported as wrong.
 pub(super) fn written_with<'s>(

@@ -10,12 +10,13 @@ use toml::de::DeValue;
 
 use super::key_text::{exact_value, pieces};
 use super::{SetText, VariantReader};
-use crate::config::document::read::text_or_number;
 use crate::config::document::shape::in_backticks;
 use crate::config::fields::MAX_PATTERNS;
 use crate::config::limit::draft::{by_name, unknown_limit};
 use crate::config::lints::unmatched::never_matches;
-use crate::config::{At, Draft, Findings, LineCounter, Reason, Table, codes, shown};
+use crate::config::{
+    At, Draft, Findings, LineCounter, Reason, Table, codes, shown, text_or_number,
+};
 use crate::model::keys::overrides::{Override, OverrideKey, Overrides, PartPattern};
 use crate::model::matching::glob::Glob;
 use crate::{KeyPart, PathCase};
@@ -229,7 +230,8 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
             }
         }
         let found = &mut self.found[index];
-        if found.pattern_count() >= MAX_PATTERNS && has_pattern(&key) {
+        let is_glob = |part: &PartPattern| matches!(part, PartPattern::Glob(_));
+        if found.pattern_count() >= MAX_PATTERNS && key.iter().flatten().any(is_glob) {
             let name = shown(text.limit.value);
             let message = format!("limit `{name}` has more than {MAX_PATTERNS} patterns");
             let label = "one more than allowed";
@@ -326,11 +328,6 @@ fn pattern(
         piece.into_bytes().into()
     });
     Some(PartPattern::Glob(Glob::from_pieces(pieces.collect())))
-}
-
-fn has_pattern(key: &OverrideKey) -> bool {
-    let is_glob = |part: &PartPattern| matches!(part, PartPattern::Glob(_));
-    key.iter().flatten().any(is_glob)
 }
 
 /// Warns of an override that has ended.

@@ -13,7 +13,6 @@
 //! Errors stand at the field of the policy that names the file, with line and column of the file.
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::path::Path;
 
 use super::key_text::key_pairs;
@@ -21,12 +20,18 @@ use super::overrides::{OverridePlace, OverrideReader, OverrideText};
 use crate::KeyPart;
 use crate::config::document::syntax;
 use crate::config::fields::{MAX_OVERRIDES, OVERRIDES};
-use crate::config::{At, Draft, Findings, LineCounter, PolicyFiles, Table, codes, shown};
+use crate::config::{
+    At, Draft, Findings, LineCounter, PolicyFiles, Reason, Table, codes, first_reason, shown,
+};
 
 /// Names of the columns; the first three must be there.
 pub(super) const COLUMNS: [&str; 5] = ["limit", "key", "set", "until", "reason"];
 /// Number of columns that must be there.
 const REQUIRED: usize = 3;
+
+/// Label of a file without the names of its columns, and the help.
+const NO_HEADING: &str = "the first line names the columns";
+const HEADING: &str = "begin the file with the line: limit,key,set,until,reason";
 
 /// Reads the file that `overrides` names, if it names one.
 pub(in crate::config) fn read(
@@ -91,7 +96,7 @@ fn tables(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &mut Findings
 fn rows(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &mut Findings<'_>) {
     let mut records = Records::new(text);
     let Some(head) = records.next() else {
-        return heading(0..0, "the file is empty", out);
+        return heading("the file is empty", out);
     };
     let Some(columns) = columns(&head, out) else {
         return;
@@ -174,24 +179,21 @@ pub(super) fn columns(
         let Some(known) = known.filter(|known| found[*known].is_none()) else {
             let message = format!("`{}` is not a column, or comes twice", shown(name));
             let at = cell.at.clone();
-            if name.contains([';', '\t']) {
-                let label = "columns are separated by commas";
-                out.error(codes::OVERRIDES_FILE, at, message, label)
-                    .help("write commas between the values: limit,key,set,until,reason");
-            } else if name.starts_with(['[', '{']) {
-                let label = "expected a CSV file, or a TOML file with a name that ends in .toml";
-                out.error(codes::OVERRIDES_FILE, at, message, label)
-                    .help("begin the file with the line: limit,key,set,until,reason");
-            } else {
-                heading(at, &message, out);
-            }
+            let reason = first_reason! {
+                name.contains([';', '\t']) => "columns are separated by commas",
+                    "write commas between the values: limit,key,set,until,reason";
+                name.starts_with(['[', '{']) =>
+                    "expected a CSV file, or a TOML file with a name that ends in .toml", HEADING;
+            };
+            let reason = reason.unwrap_or_else(|| Reason::new(NO_HEADING, HEADING));
+            out.refuse(codes::OVERRIDES_FILE, at, message, reason);
             return None;
         };
         found[known] = Some(index);
     }
     for (name, index) in COLUMNS.iter().zip(found).take(REQUIRED) {
         if index.is_none() {
-            heading(0..0, &format!("the column `{name}` is missing"), out);
+            heading(&format!("the column `{name}` is missing"), out);
             return None;
         }
     }
@@ -199,10 +201,9 @@ pub(super) fn columns(
 }
 
 /// Reports the first line.
-fn heading(at: Range<usize>, message: &str, out: &mut Findings<'_>) {
-    let label = "the first line names the columns";
-    out.error(codes::OVERRIDES_FILE, at, message, label)
-        .help("begin the file with the line: limit,key,set,until,reason");
+fn heading(message: &str, out: &mut Findings<'_>) {
+    out.error(codes::OVERRIDES_FILE, 0..0, message, NO_HEADING)
+        .help(HEADING);
 }
 
 /// The records of a text, without empty lines.

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use super::key_text::exact_value;
 use super::{SetText, VariantReader};
-use crate::config::document::read::{SpannedValue, name_of, text_or_number};
 use crate::config::fields::{MAX_PLAN_KEYS, MAX_PLANS};
 use crate::config::limit::requests::{key_part, name};
 use crate::config::reason::is_word;
 use crate::config::settings::jwt::has_tokens;
-use crate::config::{At, Draft, Findings, Table, codes, shown};
+use crate::config::{
+    At, Draft, Findings, SpannedValue, Table, codes, name_of, shown, text_or_number,
+};
 use crate::model::keys::plan::PlanSource;
 use crate::{Allowance, KeyPart, PathCase, Plans};
 
