@@ -14,30 +14,31 @@ use ratekeeper_policy::config::Listeners;
 use ratekeeper_policy::{PortUse, Settings};
 use socket2::Socket;
 
-use crate::config::{
-    DEFAULT_ADMIN, DEFAULT_GRPC, DEFAULT_GRPC_WITH_FILES, DEFAULT_HTTP, DEFAULT_HTTP_WITH_PROXY,
-    DEFAULT_PROXY,
-};
 use crate::observe::event::Sink;
 use crate::{Config, Door, DoorAddress, Event, ListenAddress, StartError};
 
-/// A value for each open door.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Doors<T> {
-    pub(crate) http: Option<T>,
-    pub(crate) grpc: Option<T>,
-    pub(crate) admin: Option<T>,
-    pub(crate) proxy: Option<T>,
-}
+/// Default address of the proxy listener if there is an upstream, and else of the check API:
+/// requests come to this port.
+const USUAL: &str = "127.0.0.1:8080";
+/// Default address of Envoy's rate limit service, if there are configuration files: only that
+/// service uses them.
+const GRPC_WITH_FILES: &str = "127.0.0.1:8081";
+/// Default address of the admin door.
+const ADMIN: &str = "127.0.0.1:9090";
+/// The other doors are closed.
+const OFF: &str = "off";
+
+/// A value for each open door, by its discriminant.
+#[derive(Clone, Debug)]
+pub(crate) struct Doors<T>([Option<T>; Door::COUNT]);
 
 impl<T> Doors<T> {
     pub(crate) fn of(&self, door: Door) -> Option<&T> {
-        match door {
-            Door::Http => self.http.as_ref(),
-            Door::Grpc => self.grpc.as_ref(),
-            Door::Admin => self.admin.as_ref(),
-            Door::Proxy => self.proxy.as_ref(),
-        }
+        self.0[door as usize].as_ref()
+    }
+
+    pub(crate) fn take(&mut self, door: Door) -> Option<T> {
+        self.0[door as usize].take()
     }
 
     /// Returns the open doors.
@@ -48,13 +49,8 @@ impl<T> Doors<T> {
     }
 
     fn map<U>(&self, value: impl Fn(&T) -> Option<U>) -> Doors<U> {
-        let value = |door| self.of(door).and_then(&value);
-        Doors {
-            http: value(Door::Http),
-            proxy: value(Door::Proxy),
-            grpc: value(Door::Grpc),
-            admin: value(Door::Admin),
-        }
+        let value = |it: &Option<T>| it.as_ref().and_then(&value);
+        Doors(self.0.each_ref().map(value))
     }
 }
 
@@ -74,11 +70,7 @@ impl Doors<DoorAddress> {
     pub(crate) fn chosen(config: &Config, settings: &Settings) -> Result<Self, StartError> {
         let policy = &settings.listen;
         let files = config.envoy_config.is_some() || settings.envoy_files.config.is_some();
-        let grpc = if files {
-            DEFAULT_GRPC_WITH_FILES
-        } else {
-            DEFAULT_GRPC
-        };
+        let grpc = if files { GRPC_WITH_FILES } else { OFF };
         let choose = |door, own: &Option<ListenAddress>, policy: &Option<String>, default| {
             let policy = || policy.as_deref().map(ListenAddress::parse);
             let listen = own.clone().or_else(policy);
@@ -87,26 +79,20 @@ impl Doors<DoorAddress> {
                 .resolve(door)
         };
         let forwards = policy.proxy.is_some() || !config.upstream.is_empty();
-        let proxy = if forwards { DEFAULT_PROXY } else { "off" };
+        let proxy = if forwards { USUAL } else { OFF };
         let proxy_address = policy
             .proxy
             .as_ref()
             .and_then(|proxy| proxy.address.clone());
         let proxy = choose(Door::Proxy, &config.proxy, &proxy_address, proxy)?;
-        let http = if proxy.is_some() {
-            DEFAULT_HTTP_WITH_PROXY
-        } else {
-            DEFAULT_HTTP
-        };
-        let doors = Self {
-            http: choose(Door::Http, &config.http, &policy.http, http)?,
-            proxy,
-            grpc: choose(Door::Grpc, &config.grpc, &policy.grpc, grpc)?,
-            admin: choose(Door::Admin, &config.admin, &policy.admin, DEFAULT_ADMIN)?,
-        };
-        if doors.proxy.is_some() && !forwards {
+        let http = if proxy.is_some() { OFF } else { USUAL };
+        let http = choose(Door::Http, &config.http, &policy.http, http)?;
+        let grpc = choose(Door::Grpc, &config.grpc, &policy.grpc, grpc)?;
+        let admin = choose(Door::Admin, &config.admin, &policy.admin, ADMIN)?;
+        if proxy.is_some() && !forwards {
             return Err(StartError::NoUpstream);
         }
+        let doors = Self([http, grpc, admin, proxy]);
         if doors.open().next().is_none() {
             return Err(StartError::NoDoor);
         }
@@ -125,7 +111,7 @@ impl Doors<DoorAddress> {
 
     /// Opens the doors, by the sockets that were passed if there are any.
     pub(crate) fn bind(
-        self,
+        &self,
         passed: &[Arc<OwnedFd>],
         port: PortUse,
     ) -> Result<Doors<DoorListener>, StartError> {
@@ -134,16 +120,11 @@ impl Doors<DoorAddress> {
             .map(|socket| Ok(Socket::from(socket.try_clone()?)))
             .collect::<io::Result<Vec<_>>>()
             .map_err(|error| StartError::Thread(error.to_string()))?;
-        let mut taken = |door, at: Option<DoorAddress>| {
-            at.map(|at| DoorListener::open(door, at, port, &mut passed))
-                .transpose()
-        };
-        let doors = Doors {
-            http: taken(Door::Http, self.http)?,
-            proxy: taken(Door::Proxy, self.proxy)?,
-            grpc: taken(Door::Grpc, self.grpc)?,
-            admin: taken(Door::Admin, self.admin)?,
-        };
+        let mut doors = Doors(<_>::default());
+        for (door, address) in self.open() {
+            let opened = DoorListener::open(door, address.clone(), port, &mut passed)?;
+            doors.0[door as usize] = Some(opened);
+        }
         match passed.first() {
             None => Ok(doors),
             Some(unused) => Err(StartError::UnusedSocket(
@@ -168,7 +149,7 @@ impl Doors<DoorAddress> {
                 };
                 let text =
                     format!("the {door} listener at {address} is open to the network: {guard}");
-                sink.emit(&Event::Notice(text));
+                sink.notice(text);
             }
         }
     }
@@ -284,7 +265,7 @@ mod tests {
                 .upstream
                 .push("http://127.0.0.1:3000".parse().unwrap());
             let doors = Doors::chosen(&config, &Settings::default()).unwrap();
-            assert_eq!(doors.http.is_some(), http, "{listen}");
+            assert_eq!(doors.of(Door::Http).is_some(), http, "{listen}");
         }
     }
 }

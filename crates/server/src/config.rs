@@ -16,19 +16,6 @@ use crate::observe::event::Sink;
 use crate::serve::door_address::{DoorAddress, UNIX};
 use crate::{Event, EventExport, LogWriter, StoreChoice};
 
-/// Default address of the check API.
-pub(crate) const DEFAULT_HTTP: &str = "127.0.0.1:8080";
-/// The same if there is an upstream: its requests come to this port then.
-pub(crate) const DEFAULT_HTTP_WITH_PROXY: &str = "off";
-/// Default address of the proxy door, if there is an upstream.
-pub(crate) const DEFAULT_PROXY: &str = "127.0.0.1:8080";
-/// Default address of Envoy's rate limit service.
-pub(crate) const DEFAULT_GRPC: &str = "off";
-/// The same if there are configuration files, because only that service uses them.
-pub(crate) const DEFAULT_GRPC_WITH_FILES: &str = "127.0.0.1:8081";
-/// Default address of the admin door.
-pub(crate) const DEFAULT_ADMIN: &str = "127.0.0.1:9090";
-
 /// A listening address of the service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Display)]
 #[display(rename_all = "lowercase")]
@@ -50,6 +37,10 @@ pub enum ListenAddress {
     At(String),
     /// The door is closed.
     Off,
+}
+
+impl Door {
+    pub(crate) const COUNT: usize = 4;
 }
 
 impl ListenAddress {

@@ -11,19 +11,19 @@ use ratekeeper_core::{Origin, Time};
 use ratekeeper_policy::{RevealKeys, envoy};
 use ratekeeper_store::AnyStore;
 
-use crate::Event;
+use crate::Config;
 use crate::admin::{Snapshot, Streams};
 use crate::clock::ServiceClock;
 use crate::config::ExplainLimit;
 use crate::doors::Access;
-use crate::doors::hold::HoldQueue;
+use crate::doors::hold::{DEFAULT_MAX_HELD, HoldQueue};
 use crate::doors::proxy::reload::Reload;
 use crate::observe::Observers;
 use crate::observe::alerts::Alerts;
 use crate::observe::changes::ChangeKind;
 use crate::observe::denial_log::LoggedRequest;
 use crate::observe::event::Sink;
-use crate::observe::metrics::{ConfigSource, DecisionPath, Protocol};
+use crate::observe::metrics::{ConfigSource, DecisionPath, Protocol, RequestResult};
 use crate::observe::top_keys::KeyReveal;
 use crate::readiness::Readiness;
 use crate::serve::body_budget::BodyBudget;
@@ -58,39 +58,35 @@ pub(crate) struct ServiceContext {
     untrusted_reported: AtomicU64,
 }
 
-/// What a [`ServiceContext`] is made of.
-pub(crate) struct ContextParts {
-    pub(crate) keeper: Keeper<AnyStore, ServiceClock>,
-    pub(crate) source: PolicyOrigin,
-    pub(crate) state: Option<Arc<StateFolder>>,
-    pub(crate) alerts: Alerts,
-    pub(crate) streams: Streams,
-    pub(crate) explain: Option<ExplainLimit>,
-    pub(crate) access: Access,
-    pub(crate) hold: HoldQueue,
-    pub(crate) sink: Sink,
-}
-
 impl ServiceContext {
-    pub(crate) fn new(parts: ContextParts) -> Self {
-        let keeper = Arc::new(parts.keeper);
-        let clock = keeper.clock();
+    pub(crate) fn new(
+        config: &Config,
+        keeper: Keeper<AnyStore, ServiceClock>,
+        source: PolicyOrigin,
+        state: Option<Arc<StateFolder>>,
+        alerts: Alerts,
+        access: Access,
+        streams: Streams,
+    ) -> Self {
+        let keeper = Arc::new(keeper);
+        let (clock, policy) = (keeper.clock(), keeper.policy());
         let unix_seconds = clock.origin().unix_nanos(clock.now()) / NANOS;
-        let observers = Observers::new(&keeper.policy(), unix_seconds, parts.alerts);
+        let observers = Observers::new(&policy, unix_seconds, alerts);
         let changes = &observers.changes;
-        let sink = changes.listening(parts.sink, Arc::clone(&keeper));
+        let sink = changes.listening(config.sink.clone(), Arc::clone(&keeper));
+        let max_held = policy.settings.listen.max_held;
         Self {
             keeper,
             observers,
-            source: parts.source,
+            source,
             readiness: Readiness::default(),
-            state: parts.state,
+            state,
             whatif: tokio::sync::Mutex::default(),
             snapshot: Snapshot::default(),
-            streams: parts.streams,
-            explain: parts.explain,
-            access: parts.access,
-            hold: parts.hold,
+            streams,
+            explain: config.explain,
+            access,
+            hold: HoldQueue::new(max_held.unwrap_or(DEFAULT_MAX_HELD)),
             sink,
             bodies: Arc::default(),
             responses: Arc::default(),
@@ -132,6 +128,11 @@ impl ServiceContext {
     pub(crate) fn end_refusals(&self, source: ConfigSource) {
         self.observers.metrics.reload_accepted(source);
         self.observers.changes.end_refusals(source);
+    }
+
+    /// Counts a request that no limit has decided, or whose decision charges nothing.
+    pub(crate) fn count_request(&self, protocol: Protocol, result: RequestResult) {
+        self.observers.metrics.request(protocol, result);
     }
 
     /// Returns whole seconds since 1970.
@@ -190,7 +191,7 @@ impl ServiceContext {
                 "RK-W101: {peer} is a trusted proxy, and its `{field}` names no address of a \
                  client, so all of its clients count as one; let it append the address of its peer"
             );
-            self.sink.emit(&Event::Notice(text));
+            self.sink.notice(text);
         }
     }
 }

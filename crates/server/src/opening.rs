@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use crate::Door;
-use crate::addresses::{DoorListener, OpenedBy};
-use crate::background::tasks::keep;
+use crate::addresses::{DoorListener, Doors, OpenedBy};
+use crate::background::keep;
 use crate::context::ServiceContext;
 use crate::serve::accept_queue::AcceptSocket;
 use crate::serve::connections::Connections;
@@ -27,7 +27,8 @@ pub(crate) struct Opening {
 
 impl Opening {
     /// Does not linger at a socket of the next process, which waits for the end of this one.
-    pub(crate) fn do_not_linger_for(&mut self, listener: Option<&DoorListener>) {
+    pub(crate) fn do_not_linger_for(&mut self, doors: &Doors<DoorListener>) {
+        let listener = doors.of(self.door);
         if listener.is_some_and(|listener| listener.opened_by == OpenedBy::Parent) {
             self.spans.linger = Duration::ZERO;
         }
@@ -36,35 +37,38 @@ impl Opening {
     /// Accepts connections, if the door has a listener.
     pub(crate) fn start<D: ServeConnection>(
         self,
-        listener: Option<DoorListener>,
+        doors: &mut Doors<DoorListener>,
         serve: Option<D>,
         place: &Arc<ServePlace>,
         stop: &StopSignals,
     ) -> Opened {
-        let accepting = listener.zip(serve).and_then(|(listener, serve)| {
-            let socket = AcceptSocket::new(listener.socket);
-            let failed = |error: &_| tracing::error!(event = "listen.failed", %error);
-            let accepting = Arc::new(Accepting {
-                socket: socket.inspect_err(failed).ok()?,
-                opened_by: listener.opened_by,
-                door: Arc::new(serve),
-                connections: self.connections,
-                spans: self.spans,
-                place: Arc::clone(place),
-                stop: stop.clone(),
+        let accepting = doors
+            .take(self.door)
+            .zip(serve)
+            .and_then(|(listener, serve)| {
+                let socket = AcceptSocket::new(listener.socket);
+                let failed = |error: &_| tracing::error!(event = "listen.failed", %error);
+                let accepting = Arc::new(Accepting {
+                    socket: socket.inspect_err(failed).ok()?,
+                    opened_by: listener.opened_by,
+                    door: Arc::new(serve),
+                    connections: self.connections,
+                    spans: self.spans,
+                    place: Arc::clone(place),
+                    stop: stop.clone(),
+                });
+                let (shared, door) = (Arc::clone(&self.shared), self.door);
+                Some(keep(&self.shared, "accept", move || {
+                    let (shared, accepting) = (Arc::clone(&shared), Arc::clone(&accepting));
+                    async move {
+                        let failed = |error: &_| {
+                            let process = &shared.observers.metrics.process;
+                            process.accept_failed(door, error, shared.now());
+                        };
+                        accepting.run(failed).await;
+                    }
+                }))
             });
-            let (shared, door) = (Arc::clone(&self.shared), self.door);
-            Some(keep(&self.shared, "accept", move || {
-                let (shared, accepting) = (Arc::clone(&shared), Arc::clone(&accepting));
-                async move {
-                    let failed = |error: &_| {
-                        let process = &shared.observers.metrics.process;
-                        process.accept_failed(door, error, shared.now());
-                    };
-                    accepting.run(failed).await;
-                }
-            }))
-        });
         Opened(accepting)
     }
 }

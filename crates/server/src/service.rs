@@ -24,9 +24,8 @@ use crate::background::memory::{self, StoreBudget};
 use crate::capacity::Capacity;
 use crate::clock::ServiceClock;
 use crate::config::proxy_settings;
-use crate::context::{ContextParts, ServiceContext};
+use crate::context::ServiceContext;
 use crate::doors::grpc::{self, GrpcDoor};
-use crate::doors::hold::{DEFAULT_MAX_HELD, HoldQueue};
 use crate::doors::proxy::ProxyListener;
 use crate::doors::{Access, Token};
 use crate::serve::tls::ListenerTls;
@@ -38,7 +37,7 @@ use crate::source::reload;
 use crate::source::watch::Watcher;
 use crate::state::{SavedClock, StateFolder};
 use crate::store::secrets::StoreSecrets;
-use crate::{Config, Door, DoorAddress, Event, StartError, StoreSettings, state, store};
+use crate::{Config, Door, DoorAddress, StartError, StoreSettings, state, store};
 use run::ServiceRun;
 
 /// A running service. Dropping it stops it.
@@ -111,8 +110,7 @@ impl Service {
             writes: config.admin_writes.unwrap_or(settings.listen.admin_writes),
             hosts: settings.listen.admin_hosts.clone(),
         };
-        let hold = HoldQueue::new(settings.listen.max_held.unwrap_or(DEFAULT_MAX_HELD));
-        if let Some(DoorAddress::Tcp(address)) = doors.admin
+        if let Some(&DoorAddress::Tcp(address)) = doors.of(Door::Admin)
             && !address.ip().to_canonical().is_loopback()
             && access.token.is_none()
         {
@@ -127,21 +125,19 @@ impl Service {
         let (alerts, exports) = Exports::new(config, settings, home)?;
         let doors = doors.bind(&config.sockets, settings.listen.port_use)?;
         let proxy = proxy_settings(&config.upstream, settings);
-        let proxy = proxy.filter(|_| doors.proxy.is_some());
+        let proxy = proxy.filter(|_| doors.of(Door::Proxy).is_some());
         let upstreams = proxy.as_ref().map_or(0, |proxy| proxy.addresses().count());
         let capacity = Capacity::of(settings, upstreams);
 
-        let shared = Arc::new(ServiceContext::new(ContextParts {
-            keeper: Keeper::new(loaded.policy, store, clock),
-            source: PolicyOrigin::new(config, envoy_files, last_seen),
-            state: folder,
+        let shared = Arc::new(ServiceContext::new(
+            config,
+            Keeper::new(loaded.policy, store, clock),
+            PolicyOrigin::new(config, envoy_files, last_seen),
+            folder,
             alerts,
-            streams: Streams::beside(capacity.admin),
-            explain: config.explain,
             access,
-            hold,
-            sink: config.sink.clone(),
-        }));
+            Streams::beside(capacity.admin),
+        ));
         let process = &shared.observers.metrics.process;
         let bodies = [&shared.bodies, &shared.responses].map(Arc::clone);
         let _ = process.bodies.set(bodies); // it is new
@@ -156,16 +152,17 @@ impl Service {
             notices.extend(warnings);
         }
         state::saving::restore(&shared, counters, &mut notices);
-        for warning in notices {
-            shared.sink.emit(&Event::Notice(warning));
-        }
-        let proxy = match doors.addresses().proxy {
+        shared.sink.notices(notices);
+        let proxy = match doors.addresses().take(Door::Proxy) {
             Some(own) => ProxyListener::open(&shared, own, config)?,
             None => None,
         };
         let open = Open {
             proxy,
-            grpc: GrpcDoor::new(Arc::clone(&shared), certificates),
+            grpc: GrpcDoor {
+                shared: Arc::clone(&shared),
+                tls: certificates,
+            },
             shared,
             store_secrets,
             exports,
@@ -275,9 +272,7 @@ struct Open {
 impl Open {
     /// Returns TLS of the doors that have certificates.
     fn tls(&self) -> Vec<Arc<ListenerTls>> {
-        let mut tls = Vec::new();
-        tls.extend(self.grpc.listener_tls());
-        tls.extend(self.proxy.as_ref().and_then(|proxy| proxy.listener_tls()));
-        tls
+        let proxy = self.proxy.as_ref().and_then(|proxy| proxy.tls.clone());
+        self.grpc.tls.clone().into_iter().chain(proxy).collect()
     }
 }

@@ -43,7 +43,7 @@ impl ServiceRun {
         let here = Arc::new(ServePlace::Here(Handle::current()));
         let workers = Arc::new(ServePlace::Workers(self.workers));
         let shared = self.open.shared;
-        let doors = self.open.doors;
+        let mut doors = self.open.doors;
         let instance = doors.addresses().instance();
 
         let door = Http(HttpDoor(Arc::clone(&shared)));
@@ -58,15 +58,15 @@ impl ServiceRun {
             spans: capacity.spans(door),
         };
         let http = opening(Door::Http, &callers);
-        let http = http.start(doors.http, Some(door), &workers, &closes);
+        let http = http.start(&mut doors, Some(door), &workers, &closes);
         let proxy = opening(Door::Proxy, &callers);
-        let proxy = proxy.start(doors.proxy, self.open.proxy.map(Http), &workers, &closes);
+        let proxy = proxy.start(&mut doors, self.open.proxy.map(Http), &workers, &closes);
         let grpc = opening(Door::Grpc, &callers);
-        let grpc = grpc.start(doors.grpc, Some(self.open.grpc), &workers, &closes);
+        let grpc = grpc.start(&mut doors, Some(self.open.grpc), &workers, &closes);
         let door = Http(AdminDoor(Arc::clone(&shared)));
         let mut admin = opening(Door::Admin, &operators);
-        admin.do_not_linger_for(doors.admin.as_ref());
-        let admin = admin.start(doors.admin, Some(door), &here, &admin_closes);
+        admin.do_not_linger_for(&doors);
+        let admin = admin.start(&mut doors, Some(door), &here, &admin_closes);
         store::tend_once(&shared).await; // whether it is there decides whether this is ready
         store::by_hand::refresh(&shared).await.ok(); // a key that is banned finds no new process open
         start_tasks(&shared);

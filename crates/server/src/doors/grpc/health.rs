@@ -24,25 +24,13 @@ const MAX_NAME: usize = 1_024;
 
 #[derive(Clone, Debug)]
 pub(crate) struct HealthService {
-    ready: watch::Receiver<bool>,
-    closing: watch::Receiver<bool>,
+    pub(super) ready: watch::Receiver<bool>,
+    pub(super) closing: watch::Receiver<bool>,
     /// How long the door stays open after the stop.
-    linger: Duration,
+    pub(super) linger: Duration,
 }
 
 impl HealthService {
-    pub(crate) fn new(
-        ready: watch::Receiver<bool>,
-        closing: watch::Receiver<bool>,
-        linger: Duration,
-    ) -> Self {
-        Self {
-            ready,
-            closing,
-            linger,
-        }
-    }
-
     fn status(&self, service: &str) -> Option<ServingStatus> {
         let known = SERVICES.contains(&service);
         known.then(|| serving(*self.ready.borrow()))

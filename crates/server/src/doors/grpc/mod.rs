@@ -41,8 +41,8 @@ static PROTOS: LazyLock<DescriptorPool> = LazyLock::new(|| {
 /// The services of the grpc door.
 #[derive(Debug)]
 pub(crate) struct GrpcDoor {
-    shared: Arc<ServiceContext>,
-    tls: Option<Arc<ListenerTls>>,
+    pub(crate) shared: Arc<ServiceContext>,
+    pub(crate) tls: Option<Arc<ListenerTls>>,
 }
 
 /// Reads the certificates of the door, if it has any; paths are relative to the policy file.
@@ -59,28 +59,17 @@ pub(crate) fn certificates(
     Ok(Some(Arc::new(tls.map_err(StartError::Certificates)?)))
 }
 
-impl GrpcDoor {
-    pub(crate) fn new(shared: Arc<ServiceContext>, tls: Option<Arc<ListenerTls>>) -> Self {
-        Self { shared, tls }
-    }
-
-    /// Returns TLS of the door; `None` for plain text.
-    pub(crate) fn listener_tls(&self) -> Option<Arc<ListenerTls>> {
-        self.tls.clone()
-    }
-}
-
 impl listener::ServeConnection for GrpcDoor {
     async fn serve(self: Arc<Self>, visit: Visit) {
         let Visit {
             pulse, spans, stop, ..
         } = visit;
         let server = Arc::new(ConnectionContext {
-            health: HealthService::new(
-                self.shared.readiness.subscribe(),
-                stop.clone(),
-                spans.linger,
-            ),
+            health: HealthService {
+                ready: self.shared.readiness.subscribe(),
+                closing: stop.clone(),
+                linger: spans.linger,
+            },
             shared: Arc::clone(&self.shared),
         });
         let stream = Watched::new(visit.stream, Arc::clone(&pulse));
@@ -119,8 +108,7 @@ impl grpc::ServeCalls for ConnectionContext {
             _ => return self.serve_tools(call).await,
         };
         if code != Code::Ok {
-            let metrics = &shared.observers.metrics;
-            metrics.request(Protocol::Rls, RequestResult::Error);
+            shared.count_request(Protocol::Rls, RequestResult::Error);
         }
     }
 }
