@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use http_body_util::Either;
 use ratekeeper::tower::{ByPolicy, Decided, MAX_INSPECTED_BODY, RequestGuard};
 use ratekeeper::{Answer, KeyedLimiter, Report};
 use ratekeeper_gateway::{
@@ -40,13 +41,14 @@ use ratekeeper_store::AnyStore;
 use tokio::time::Instant;
 
 use self::access_log::{AccessLine, AccessLog};
-use self::body::{ForwardedBody, ProxyBody};
+use self::body::{ForwardedBody, ProxyBody, logged};
 use self::kept::Forwarding;
 pub(crate) use self::listener::ProxyListener;
 use self::listener::ProxyPlace;
 use self::upstreams::Upstreams;
 use super::hold;
 use super::{put_fields, put_shadow};
+use crate::StartError;
 use crate::admin::readiness;
 use crate::clock::ServiceClock;
 use crate::context::ServiceContext;
@@ -54,10 +56,9 @@ use crate::observe::denial_log::{LoggedRequest, REQUEST_ID};
 use crate::observe::metrics::{Protocol, RequestResult};
 use crate::observe::upstreams::watch;
 use crate::serve::connection_state::HeadBounds;
-use crate::serve::listener::Caller;
+use crate::serve::listener::{Caller, Reply};
 use crate::serve::pulse::InFlight;
 use crate::serve::request_body::RequestBody;
-use crate::{Event, StartError};
 
 /// The usual field of the client's address, which the gateway knows.
 static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -142,12 +143,12 @@ impl ProxyDoor {
         body: RequestBody,
     ) -> Response<ProxyBody> {
         if parts.uri.path() == READY_PATH {
-            return readiness(&self.shared.readiness).map(ProxyBody::from);
+            return readiness(&self.shared.readiness).map(Either::Left);
         }
         let mut line = self.line(caller, parts);
         let response = self.serve(caller, parts, body, line.as_mut()).await;
         match line {
-            Some(line) => ProxyBody::logged(response, line),
+            Some(line) => logged(response, line),
             None => response,
         }
     }
@@ -226,7 +227,8 @@ impl ProxyDoor {
                 let held = self.shared.responses.hold();
                 let mut response = response.map(|body| {
                     let guard = guard.map(|guard| (guard, held));
-                    ProxyBody::from(ForwardedBody::new(body, guard, in_flight, process))
+                    let body = ForwardedBody::new(body, guard, in_flight, process);
+                    Either::Right(Box::new(body))
                 });
                 if let Some(answer) = answer {
                     put_fields(response.headers_mut(), &answer);
@@ -241,7 +243,7 @@ impl ProxyDoor {
                     process.unsettled(guard.give_up_response()); // there is no body
                 }
                 set_tunnel(caller, tunnel, guard, in_flight);
-                response.map(|()| ProxyBody::default())
+                response.map(|()| Either::Left(Reply::default()))
             }
             Err(error) => {
                 if let Some(answer) = answer.filter(|_| !error.was_sent()) {
@@ -305,8 +307,8 @@ impl ProxyDoor {
         if let Some(refusal) = self.refused_preflight(caller, parts, id).await {
             return Err(Box::new(refusal));
         }
-        let metrics = &self.shared.observers.metrics;
-        metrics.request(Protocol::Proxy, RequestResult::Allowed);
+        self.shared
+            .count_request(Protocol::Proxy, RequestResult::Allowed);
         Ok((None, None))
     }
 
@@ -321,7 +323,7 @@ impl ProxyDoor {
                 "RK-W101: {peer} sends `{FORWARDED_FOR}` and is no trusted proxy, so all of its \
                  clients count as one; add it to `trusted_proxies` in [client_ip]"
             );
-            self.shared.sink.emit(&Event::Notice(text));
+            self.shared.sink.notice(text);
         }
         let field = &*policy.client_ip.header;
         GatewayClient {

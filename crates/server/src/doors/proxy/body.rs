@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::Response;
-use http_body_util::Full;
+use http_body_util::Either;
 use hyper::body::{Body, Frame, SizeHint};
 use ratekeeper::tower::RequestGuard;
 use ratekeeper_gateway::{DownloadBody, DownloadError};
@@ -18,14 +18,11 @@ use ratekeeper_gateway::{DownloadBody, DownloadError};
 use super::access_log::AccessLine;
 use crate::observe::metrics::Process;
 use crate::serve::body_budget::HeldBytes;
+use crate::serve::listener::Reply;
 use crate::serve::pulse::{HeldBack, InFlight};
 
 /// The body of a response: our own, or the upstream's.
-#[derive(Debug)]
-pub(crate) enum ProxyBody {
-    Own(Full<Bytes>),
-    Forwarded(Box<ForwardedBody>),
-}
+pub(crate) type ProxyBody = Either<Reply, Box<ForwardedBody>>;
 
 /// The body of a response of the upstream.
 #[derive(Debug)]
@@ -86,22 +83,28 @@ impl ForwardedBody {
             guard.add_trailers(fields);
         }
     }
+}
 
-    fn poll(
-        &mut self,
+impl Body for ForwardedBody {
+    type Data = Bytes;
+    type Error = DownloadError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, DownloadError>>> {
-        if let Some(error) = self.broken.take() {
+        let this = self.get_mut();
+        if let Some(error) = this.broken.take() {
             return Poll::Ready(Some(Err(error)));
         }
-        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-            if self.waits.is_none() {
-                self.waits = Some(self.in_flight.hold_back());
+        let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) else {
+            if this.waits.is_none() {
+                this.waits = Some(this.in_flight.hold_back());
             }
             return Poll::Pending;
         };
-        self.waits = None;
-        if let Some(line) = &mut self.line {
+        this.waits = None;
+        if let Some(line) = &mut this.line {
             match &frame {
                 Some(Ok(frame)) => line.sent(frame.data_ref().map_or(0, Bytes::len)),
                 Some(Err(_)) => line.broken(),
@@ -110,22 +113,30 @@ impl ForwardedBody {
         }
         match &frame {
             Some(Ok(frame)) => {
-                self.read(frame);
+                this.read(frame);
                 // Servers do not ask for more than an announced length, nor behind trailers.
-                if frame.is_trailers() || self.body.is_end_stream() {
-                    self.end(RequestGuard::end_response);
+                if frame.is_trailers() || this.body.is_end_stream() {
+                    this.end(RequestGuard::end_response);
                 }
             }
-            Some(Err(_)) => self.end(RequestGuard::give_up_response),
-            None => self.end(RequestGuard::end_response),
+            Some(Err(_)) => this.end(RequestGuard::give_up_response),
+            None => this.end(RequestGuard::end_response),
         }
         if let Some(Err(error)) = frame {
             // hyper sends nothing more once it has the error, not even the head.
-            self.broken = Some(error);
+            this.broken = Some(error);
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
         Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -136,70 +147,18 @@ impl Drop for ForwardedBody {
     }
 }
 
-impl ProxyBody {
-    /// Ends the line of a request with its response, once that is sent.
-    pub(super) fn logged(
-        mut response: Response<Self>,
-        mut line: Box<AccessLine>,
-    ) -> Response<Self> {
-        line.status(response.status());
-        match response.body_mut() {
-            Self::Own(body) => {
-                let size = body.size_hint().lower();
-                line.sent(usize::try_from(size).unwrap_or(usize::MAX));
-            }
-            Self::Forwarded(body) => body.line = Some(line),
+/// Ends the line of a request with its response, once that is sent.
+pub(super) fn logged(
+    mut response: Response<ProxyBody>,
+    mut line: Box<AccessLine>,
+) -> Response<ProxyBody> {
+    line.status(response.status());
+    match response.body_mut() {
+        Either::Left(body) => {
+            let size = body.size_hint().lower();
+            line.sent(usize::try_from(size).unwrap_or(usize::MAX));
         }
-        response
+        Either::Right(body) => body.line = Some(line),
     }
-}
-
-impl Default for ProxyBody {
-    fn default() -> Self {
-        Self::Own(Full::default())
-    }
-}
-
-impl From<Full<Bytes>> for ProxyBody {
-    fn from(body: Full<Bytes>) -> Self {
-        Self::Own(body)
-    }
-}
-
-impl From<ForwardedBody> for ProxyBody {
-    fn from(body: ForwardedBody) -> Self {
-        Self::Forwarded(Box::new(body))
-    }
-}
-
-impl Body for ProxyBody {
-    type Data = Bytes;
-    type Error = DownloadError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, DownloadError>>> {
-        match &mut *self {
-            Self::Own(body) => {
-                let frame = Pin::new(body).poll_frame(context);
-                frame.map(|frame| frame.map(|frame| frame.map_err(|never| match never {})))
-            }
-            Self::Forwarded(body) => body.poll(context),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Own(body) => body.is_end_stream(),
-            Self::Forwarded(body) => body.body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Own(body) => body.size_hint(),
-            Self::Forwarded(body) => body.body.size_hint(),
-        }
-    }
+    response
 }

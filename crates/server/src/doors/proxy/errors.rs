@@ -1,9 +1,8 @@
 //! Errors: the listener's own responses to requests that it cannot serve, and their counts.
 
-use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, Version, header};
-use http_body_util::Full;
+use http_body_util::Either;
 use ratekeeper::Answer;
 use ratekeeper_gateway::{ForwardError, Malformed, UpstreamFailure};
 
@@ -15,6 +14,7 @@ use crate::doors::problem::{
 };
 use crate::doors::put_shadow;
 use crate::observe::metrics::{Protocol, RequestFault, RequestResult};
+use crate::serve::listener::Reply;
 
 impl ProxyDoor {
     /// Returns the response to a request that limits refuse.
@@ -25,7 +25,7 @@ impl ProxyDoor {
         id: &HeaderValue,
     ) -> Response<ProxyBody> {
         let refusal = refusal::of(answer, &parts.headers);
-        let mut response = refusal.map(|body| ProxyBody::from(Full::new(Bytes::from(body))));
+        let mut response = refusal.map(|body| Either::Left(Reply::from(body)));
         put_shadow(response.headers_mut(), answer);
         let origin = parts.headers.get(header::ORIGIN);
         self.put_own(origin, id.clone(), response.headers_mut());
@@ -69,15 +69,20 @@ impl ProxyDoor {
     }
 
     /// Counts a request that hyper itself has refused.
+    pub(super) fn note_fault(&self, fault: RequestFault, id: Option<&HeaderValue>) {
+        let process = &self.shared.observers.metrics.process;
+        process.request_fault(fault, id, self.shared.now());
+    }
+
     pub(super) fn unreadable(&self, error: &hyper::Error) {
         let fault = if error.is_parse_too_large() {
             RequestFault::HeadTooLarge
         } else {
             RequestFault::Malformed
         };
-        let (metrics, now) = (&self.shared.observers.metrics, self.shared.now());
-        metrics.request(Protocol::Proxy, RequestResult::Error);
-        metrics.process.request_fault(fault, None, now);
+        self.shared
+            .count_request(Protocol::Proxy, RequestResult::Error);
+        self.note_fault(fault, None);
     }
 
     /// Returns the response to a request that was not served.
@@ -88,15 +93,13 @@ impl ProxyDoor {
         id: HeaderValue,
     ) -> Response<ProxyBody> {
         if let Some(fault) = RequestFault::of(problem.kind) {
-            let now = self.shared.now();
-            let process = &self.shared.observers.metrics.process;
-            process.request_fault(fault, Some(&id), now);
+            self.note_fault(fault, Some(&id));
         }
         let shown = id.to_str().unwrap_or_default(); // visible characters
         problem.members = format!(",\"request_id\":{}", serde_json::Value::from(shown));
         let page = self.settings.error_pages.get(&problem.kind.status);
         let response = refusal::of_problem(&problem, request, shown, page);
-        let mut response = response.map(ProxyBody::from);
+        let mut response = response.map(Either::Left);
         self.put_own(request.get(header::ORIGIN), id, response.headers_mut());
         response
     }

@@ -56,8 +56,8 @@ impl ProxyDoor {
 
     /// Counts a request whose limits were not asked.
     pub(super) fn unread(&self, problem: Problem) -> Problem {
-        let metrics = &self.shared.observers.metrics;
-        metrics.request(Protocol::Proxy, RequestResult::Error);
+        self.shared
+            .count_request(Protocol::Proxy, RequestResult::Error);
         problem
     }
 }

@@ -42,7 +42,7 @@ const ANNOUNCED_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct ProxyListener {
     current: ArcSwap<ProxyDoor>,
-    tls: Option<Arc<ListenerTls>>,
+    pub(crate) tls: Option<Arc<ListenerTls>>,
     place: ProxyPlace,
 }
 
@@ -88,11 +88,6 @@ impl ProxyListener {
         let reloaded: Arc<dyn Reload> = Arc::<Self>::clone(&listener);
         let _ = shared.proxy.set(Arc::downgrade(&reloaded)); // set once: it is new
         Ok(Some(listener))
-    }
-
-    /// Returns TLS of the listener; `None` for plain HTTP.
-    pub(crate) fn listener_tls(&self) -> Option<Arc<ListenerTls>> {
-        self.tls.clone()
     }
 }
 
@@ -192,9 +187,7 @@ impl ProxyDoor {
             None
         };
         if client.is_none() {
-            let now = self.shared.now();
-            let process = &self.shared.observers.metrics.process;
-            process.request_fault(RequestFault::ProxyHeader, None, now);
+            self.note_fault(RequestFault::ProxyHeader, None);
         }
         client
     }

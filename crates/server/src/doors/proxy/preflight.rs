@@ -82,8 +82,8 @@ impl ProxyDoor {
             let problem = Problem::new(TOO_MANY_PREFLIGHTS, detail);
             self.problem(problem, &parts.headers, id.clone())
         };
-        let metrics = &self.shared.observers.metrics;
-        metrics.request(Protocol::Proxy, RequestResult::Denied);
+        self.shared
+            .count_request(Protocol::Proxy, RequestResult::Denied);
         Some(refusal)
     }
 }
