@@ -35,14 +35,14 @@ use crate::Trigger;
 use crate::context::ServiceContext;
 use crate::doors::CallResult;
 use crate::doors::body::MAX_CHECK_BYTES;
-use crate::doors::problem::{Problem, RELOAD_REFUSED};
+use crate::doors::problem::{Problem, ProblemKind, RELOAD_REFUSED};
 use crate::doors::routes::{self, RouteCall, routes};
 use crate::doors::{self, Right};
 use crate::observe::changes;
 use crate::readiness::Readiness;
 use crate::serve::listener::{Caller, Handle, Reply};
 use crate::serve::request_body::RequestBody;
-use crate::source::reload::Reloaded;
+use crate::source::reload::{Rejected, Reloaded};
 
 /// Metrics, health, keys, reload.
 #[derive(Debug)]
@@ -224,12 +224,19 @@ async fn reload(shared: &Arc<ServiceContext>) -> CallResult {
         Err(rejected) => {
             let version = rejected.version;
             let first = rejected.findings.first();
-            let why = first.map_or(rejected.report, |first| first.message.clone());
+            let why = first.map_or(&rejected.report, |first| &first.message);
             let detail = format!("{why}; version {version} stays in force");
-            let mut problem = Problem::new(RELOAD_REFUSED, detail);
-            let findings = json!(rejected.findings);
-            problem.members = format!(r#","version":{version},"findings":{findings}"#);
-            Err(problem)
+            Err(refused(RELOAD_REFUSED, detail, &rejected))
         }
+    }
+}
+
+/// Returns the problem of a policy that was refused, with its findings.
+fn refused(kind: ProblemKind, detail: String, why: &Rejected) -> Problem {
+    let (version, findings) = (why.version, json!(why.findings));
+    let members = format!(r#","version":{version},"findings":{findings}"#);
+    Problem {
+        members,
+        ..Problem::new(kind, detail)
     }
 }

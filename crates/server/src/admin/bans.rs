@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{Decision, Key, MAX_BAN, Nanos, Time};
 use ratekeeper_policy::{HandAct, HandEntry, MAX_BY_HAND, RevealKeys, Rule};
-use ratekeeper_store::{AnyStore, BanCursor, BanPage, BannedKey, KeyEntry, MemoryStore, Store};
+use ratekeeper_store::{AnyStore, BanPage, BannedKey, KeyEntry, MemoryStore, Store};
 use serde_json::{Value, json};
 
 use super::keys::{free_charge, key_in_words, key_of, numbers, shared_key};
@@ -13,13 +13,6 @@ use crate::doors;
 use crate::doors::CallResult;
 use crate::doors::problem::{NO_ROOM_BY_HAND, Problem, WRONG_QUERY};
 use crate::store::by_hand;
-
-/// Banned keys, and where the list of a shared store goes on.
-#[derive(Default)]
-struct Listed {
-    bans: Vec<BannedKey>,
-    next: Option<BanCursor>,
-}
 
 /// `GET /v1/bans?limit=NAME&top=20`: the banned keys, and those set by hand; with `reveal=policy` as
 /// `reveal_keys` says, with `from=NEXT` those from where the last answer ended.
@@ -34,7 +27,7 @@ pub(super) async fn list(shared: &ServiceContext, query: &str) -> CallResult {
         (text == "policy").then_some(())
     })?;
     let listed = match shared.keeper.store() {
-        _ if rule.limit.algorithm.bans().is_none() => Listed::default(),
+        _ if rule.limit.algorithm.bans().is_none() => BanPage::default(),
         AnyStore::Memory(memory) => in_memory(memory, rule, top, now),
         AnyStore::Redis(_) if rule.key_parts().next().is_none() => {
             keyless(shared.keeper.store(), rule, now).await?
@@ -43,8 +36,7 @@ pub(super) async fn list(shared: &ServiceContext, query: &str) -> CallResult {
             let limits = numbers(rule, rule.variants.numbers()).map(|(limit, _)| limit);
             let limits: Vec<_> = limits.collect();
             let page = redis.main().bans(&limits, from.as_ref(), top, now).await;
-            let BanPage { bans, next } = page.map_err(|error| doors::store_down(&error))?;
-            Listed { bans, next }
+            page.map_err(|error| doors::store_down(&error))?
         }
     };
     // Without `reveal` as a call that lifts a ban takes them.
@@ -89,7 +81,7 @@ pub(super) fn of_memory(shared: &ServiceContext, rule: &Rule, top: usize) -> Val
     as_shown(shared, rule, listed, how)
 }
 
-fn as_shown(shared: &ServiceContext, rule: &Rule, mut listed: Listed, how: RevealKeys) -> Value {
+fn as_shown(shared: &ServiceContext, rule: &Rule, mut listed: BanPage, how: RevealKeys) -> Value {
     let ends = |ban: &BannedKey| ban.entry.decision.verdict.retry_after();
     listed.bans.sort_by_key(|ban| std::cmp::Reverse(ends(ban)));
     let reveal = shared.key_reveal(how);
@@ -115,7 +107,7 @@ fn as_shown(shared: &ServiceContext, rule: &Rule, mut listed: Listed, how: Revea
 }
 
 /// The longest bans.
-fn in_memory(memory: &MemoryStore, rule: &Rule, top: usize, now: Time) -> Listed {
+fn in_memory(memory: &MemoryStore, rule: &Rule, top: usize, now: Time) -> BanPage {
     let mut entries = Vec::new();
     for (limit, _) in numbers(rule, rule.variants.numbers()) {
         entries.extend(memory.bans(limit, top, now));
@@ -127,14 +119,14 @@ fn in_memory(memory: &MemoryStore, rule: &Rule, top: usize, now: Time) -> Listed
         entry,
         is_hashed: false,
     };
-    Listed {
+    BanPage {
         bans: entries.into_iter().map(plain).collect(),
         next: None,
     }
 }
 
 /// The bans of a limit for all requests together: one for each of its numbers at most.
-async fn keyless(store: &AnyStore, rule: &Rule, now: Time) -> Result<Listed, Problem> {
+async fn keyless(store: &AnyStore, rule: &Rule, now: Time) -> Result<BanPage, Problem> {
     let mut bans = Vec::new();
     for (limit, _) in numbers(rule, rule.variants.numbers()) {
         let key = Vec::new();
@@ -146,7 +138,7 @@ async fn keyless(store: &AnyStore, rule: &Rule, now: Time) -> Result<Listed, Pro
             });
         }
     }
-    Ok(Listed { bans, next: None })
+    Ok(BanPage { bans, next: None })
 }
 
 /// `POST /v1/bans?limit=NAME&key=VALUE&for=1h`: bans a key from now on, or allows it with

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::query::{Query, find};
 use super::reply;
+use crate::OverrideAct;
 use crate::context::ServiceContext;
 use crate::doors::CallResult;
 use crate::doors::problem::{
@@ -123,14 +124,16 @@ fn listed(shared: &ServiceContext, asked: &OverrideLine, top: usize) -> Option<V
 pub(super) async fn set(shared: &Arc<ServiceContext>, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "key", "set", "value", "until", "reason"])?;
     let line = line(&query, &["limit", "key", "set"], &shared.keeper.policy())?;
-    change(shared, OverrideChange::Set(line)).await
+    let act = OverrideAct::Set;
+    change(shared, OverrideChange { act, line }).await
 }
 
 /// `DELETE /v1/overrides?limit=NAME&key=VALUE`
 pub(super) async fn remove(shared: &Arc<ServiceContext>, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "key", "value"])?;
     let line = line(&query, &["limit", "key"], &shared.keeper.policy())?;
-    change(shared, OverrideChange::Remove(line)).await
+    let act = OverrideAct::Removed;
+    change(shared, OverrideChange { act, line }).await
 }
 
 /// Makes a change, and answers once it is in force.
@@ -144,11 +147,11 @@ async fn change(shared: &Arc<ServiceContext>, change: OverrideChange) -> CallRes
         .await
         .map_err(|_| Problem::new(OVERRIDES_UNWRITTEN, "the change failed"))?;
     let changed = changed.map_err(problem)?;
-    let mut answer = match (&change, changed.line) {
-        (OverrideChange::Set(line), Some(number)) => about(number, line),
-        (OverrideChange::Set(line) | OverrideChange::Remove(line), _) => json!({
-            "limit": line.limit,
-            "key": line.key,
+    let mut answer = match changed.line {
+        Some(number) => about(number, &change.line),
+        None => json!({
+            "limit": change.line.limit,
+            "key": change.line.key,
             "removed": changed.removed,
         }),
     };
@@ -225,10 +228,7 @@ fn problem(why: NotChanged) -> Problem {
             let hint = first.and_then(|first| first.help.as_deref());
             let hint = hint.map_or_else(String::new, |hint| format!("; hint: {hint}"));
             let why = first.map_or(&rejected.report, |first| &first.message);
-            let mut problem = Problem::new(OVERRIDE_REFUSED, format!("{why}{hint}"));
-            let (version, findings) = (rejected.version, json!(rejected.findings));
-            problem.members = format!(r#","version":{version},"findings":{findings}"#);
-            problem
+            super::refused(OVERRIDE_REFUSED, format!("{why}{hint}"), &rejected)
         }
     }
 }

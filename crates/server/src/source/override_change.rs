@@ -26,11 +26,10 @@ const MAX_ATTEMPTS: usize = 5;
 
 /// A change of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum OverrideChange {
-    /// Sets the line of a limit and key.
-    Set(OverrideLine),
-    /// Removes the lines of a limit and key; the other texts are not used.
-    Remove(OverrideLine),
+pub(crate) struct OverrideChange {
+    pub(crate) act: OverrideAct,
+    /// The line that is set; for a removal its limit and key are used.
+    pub(crate) line: OverrideLine,
 }
 
 /// The effect of a change.
@@ -69,15 +68,10 @@ struct Edited {
 }
 
 impl OverrideChange {
-    fn subject(&self) -> &OverrideLine {
-        match self {
-            Self::Set(line) | Self::Remove(line) => line,
-        }
-    }
-
     fn edit(&self, csv: OverridesCsv<'_>) -> Result<Edited, String> {
-        Ok(match self {
-            Self::Set(line) => {
+        let line = &self.line;
+        Ok(match self.act {
+            OverrideAct::Set => {
                 let (text, number) = csv.set(line)?;
                 Edited {
                     text,
@@ -85,7 +79,7 @@ impl OverrideChange {
                     removed: 0,
                 }
             }
-            Self::Remove(line) => {
+            OverrideAct::Removed => {
                 let (text, removed) = csv.remove(&line.limit, &line.key);
                 Edited {
                     text,
@@ -133,7 +127,7 @@ impl ServiceContext {
             let version = self.keeper.policy().version;
             let loaded = loaded.map_err(NotChanged::Rejected)?;
             if let Some(line) = edited.line {
-                self.holds(&loaded.policy, line, change.subject())
+                self.holds(&loaded.policy, line, &change.line)
                     .map_err(NotChanged::Useless)?;
             }
             if edited.text != old {
@@ -195,12 +189,8 @@ impl ServiceContext {
     }
 
     fn announce(&self, policy: &Policy, change: &OverrideChange, line: Option<usize>) {
-        let subject = change.subject();
+        let (act, subject) = (change.act, &change.line);
         let reveals = self.keeper.policy().settings.alerts.reveal_keys;
-        let act = match change {
-            OverrideChange::Set(_) => OverrideAct::Set,
-            OverrideChange::Remove(_) => OverrideAct::Removed,
-        };
         self.observers.metrics.override_changed(act);
         self.sink.emit(&Event::OverrideChanged {
             act,

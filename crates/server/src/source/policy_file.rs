@@ -1,16 +1,14 @@
 //! Policy file: its permissions. A user that can write the policy decides on the limits.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 /// Permission of all users to write (`o+w`), as in the mode of a file.
-#[cfg(unix)]
 const OTHERS_WRITE: u32 = 0o002;
 
 /// Returns a warning for a policy that every user of the machine may write; `None` for any
 /// other policy, and for a path that is no regular file.
-#[cfg(unix)]
 pub fn writable_by_all(path: &Path) -> Option<String> {
-    use std::os::unix::fs::PermissionsExt as _;
     let metadata = std::fs::metadata(path).ok()?;
     let is_open = metadata.is_file() && metadata.permissions().mode() & OTHERS_WRITE != 0;
     let path = path.display();
@@ -22,16 +20,9 @@ pub fn writable_by_all(path: &Path) -> Option<String> {
     })
 }
 
-/// Permissions are not read on this system.
-#[cfg(not(unix))]
-pub fn writable_by_all(_path: &Path) -> Option<String> {
-    None
-}
-
 #[cfg(all(test, unix))]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 

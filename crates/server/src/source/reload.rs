@@ -212,12 +212,10 @@ impl ServiceContext {
             to,
             sha,
         });
-        for notice in loaded.notices {
-            self.sink.emit(&Event::Notice(notice));
-        }
+        self.sink.notices(loaded.notices);
         for what in waits_for_restart(&seen.started_with, &settings) {
             let text = format!("{what} changed: restart the service to apply it");
-            self.sink.emit(&Event::Notice(text));
+            self.sink.notice(text);
         }
         Reloaded::Applied { from, to }
     }
@@ -324,9 +322,7 @@ impl ServiceContext {
                     domains,
                     rules,
                 });
-                for notice in notices {
-                    self.sink.emit(&Event::Notice(notice));
-                }
+                self.sink.notices(notices);
                 Ok(())
             }
             Err(report) => Err(self.reject_envoy(trigger, report)),

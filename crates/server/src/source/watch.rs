@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode};
@@ -140,9 +140,7 @@ impl Directories {
             if event.is_ok_and(|event| !changes(event.kind)) {
                 return;
             }
-            match wake.try_send(()) {
-                Ok(()) | Err(TrySendError::Full(()) | TrySendError::Disconnected(())) => {}
-            }
+            let _ = wake.try_send(()); // full: it will wake; disconnected: it has ended
         };
         let watcher = notify::recommended_watcher(heard)
             .inspect_err(|error| tracing::warn!(event = "watch.failed", %error))

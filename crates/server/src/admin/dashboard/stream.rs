@@ -22,7 +22,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
+use http::{HeaderName, HeaderValue, Response, header};
 use hyper::body::{Body, Frame};
 use ratekeeper_policy::{Policy, Rule};
 use serde_json::{Value, json};
@@ -103,15 +103,12 @@ pub(in crate::admin) async fn open(
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        // nginx would keep states back until its buffer is full.
+        (HeaderName::from_static("x-accel-buffering"), "no"),
     ] {
         let value = HeaderValue::from_static(value);
         response.headers_mut().insert(name, value);
     }
-    // nginx would keep states back until its buffer is full.
-    let unbuffered = HeaderValue::from_static("no");
-    response
-        .headers_mut()
-        .insert("x-accel-buffering", unbuffered);
     Ok(response)
 }
 
