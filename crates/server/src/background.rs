@@ -10,7 +10,6 @@ pub(crate) mod machine_load;
 pub(crate) mod memory;
 pub(crate) mod missing_keys;
 pub(crate) mod old_databases;
-pub(crate) mod tasks;
 pub(crate) mod upstream_signals;
 mod upstreams;
 pub(crate) mod wall_clock;
@@ -18,13 +17,12 @@ pub(crate) mod wall_clock;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::Clock;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use self::expired_reservations::ExpiryLog;
 use self::memory::Filling;
 use self::missing_keys::HourCounts;
-use self::tasks::keep;
 use crate::context::ServiceContext;
 use crate::state::saving;
 use crate::{admin, store};
@@ -33,6 +31,9 @@ use crate::{admin, store};
 const SWEEP: Duration = Duration::from_millis(100);
 /// Interval at which counts and records of keys that are too old are dropped.
 const WATCHERS_SWEEP: Duration = Duration::from_secs(30);
+
+/// How long a task that panicked stays down; the service is not ready meanwhile.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts the tasks that run until the process ends.
 pub(crate) fn start_tasks(shared: &Arc<ServiceContext>) {
@@ -113,10 +114,31 @@ fn every(
     });
 }
 
+/// Runs `begin()` to its end, and again after each panic.
+pub(crate) fn keep<F: Future<Output = ()> + Send + 'static>(
+    shared: &Arc<ServiceContext>,
+    name: &'static str,
+    begin: impl Fn() -> F + Send + 'static,
+) -> JoinHandle<()> {
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        // The other error is the end of the runtime.
+        while tokio::spawn(begin())
+            .await
+            .is_err_and(|error| error.is_panic())
+        {
+            tracing::error!(event = "task.failed", task = name);
+            shared.observers.metrics.process.task_failures.add(1);
+            shared.readiness.note_down();
+            sleep(PAUSE).await;
+            shared.readiness.note_up();
+        }
+    })
+}
+
 /// Removes idle keys, a bounded step at a time.
 fn sweep(shared: &ServiceContext) {
-    let keeper = &shared.keeper;
-    keeper.store().local().sweep(keeper.clock().now());
+    shared.keeper.store().local().sweep(shared.now());
 }
 
 /// Drops counts and records that are too old, and returns their memory.

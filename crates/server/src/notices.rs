@@ -6,11 +6,16 @@ const PAGES: &str = include_str!("notices.md");
 /// Returns the explanation of a notice, as `ratekeeper help RK-W104` shows it; `None` for a code
 /// that no notice has.
 pub fn explain_notice(code: &str) -> Option<&'static str> {
-    let pages = PAGES
+    page_of(PAGES, code)
+}
+
+/// Returns the page of a code, which begins with a line `# CODE: TITLE`.
+pub(crate) fn page_of(pages: &'static str, code: &str) -> Option<&'static str> {
+    let mut pages = pages
         .split("\n# ")
         .map(|page| page.trim_start_matches("# "));
-    let mut found = pages.filter(|page| page.split(':').next() == Some(code));
-    found.next().map(str::trim_end)
+    let page = pages.find(|page| page.split(':').next() == Some(code));
+    page.map(str::trim_end)
 }
 
 /// Returns each notice with its title, such as `RK-W102: every user of the machine may write the

@@ -93,7 +93,7 @@ pub(crate) async fn compare_clocks(shared: Arc<ServiceContext>) {
         let is_due = warned.is_none_or(|warned| now.since(warned) >= WARN_AGAIN);
         let offset = shared.observers.metrics.clock_offset.load();
         if let Some(text) = offset.and_then(clock_warning).filter(|_| is_due) {
-            shared.sink.emit(&Event::Notice(text));
+            shared.sink.notice(text);
             warned = Some(now);
         }
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::Event;
 use crate::background::old_databases::DailyNotice;
 use crate::context::ServiceContext;
 use crate::serve::tls::ListenerTls;
@@ -33,8 +32,6 @@ pub(crate) async fn keep_fresh(shared: Arc<ServiceContext>, tls: Arc<ListenerTls
         let warnings = warnings
             .into_iter()
             .map(|text| format!("{door} listener: {text}"));
-        for text in news.into_iter().chain(warnings) {
-            shared.sink.emit(&Event::Notice(text));
-        }
+        shared.sink.notices(news.into_iter().chain(warnings));
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::tasks::keep;
+use super::keep;
 use crate::admin::read_metrics;
 use crate::context::ServiceContext;
 use crate::observe::alerts::Alerts;

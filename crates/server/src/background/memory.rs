@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use ratekeeper_store::{MemoryConfig, Usage};
 
-use crate::Event;
 use crate::context::ServiceContext;
 
 /// The default budget is the smallest bound divided by this number,
@@ -139,9 +138,7 @@ impl Filling {
     /// Warns while memory fills.
     pub(super) fn watch(&mut self, shared: &ServiceContext) {
         let usage = shared.keeper.store().local().usage();
-        if let Some(warning) = self.look(&usage) {
-            shared.sink.emit(&Event::Notice(warning));
-        }
+        shared.sink.notices(self.look(&usage));
     }
 
     /// Returns a warning if there is something new to report.

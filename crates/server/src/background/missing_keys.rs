@@ -15,7 +15,6 @@ use std::time::Duration;
 use ratekeeper_core::LimitId;
 use ratekeeper_policy::{Policy, Role};
 
-use crate::Event;
 use crate::context::{NoticeHour, ServiceContext};
 use crate::observe::metrics::KeyCounts;
 
@@ -98,9 +97,7 @@ impl HourCounts {
                 (id, shared.observers.metrics.key_counts(id))
             });
         let found = self.look(hour, each);
-        if let Some(text) = notice(&policy, &found) {
-            shared.sink.emit(&Event::Notice(text));
-        }
+        shared.sink.notices(notice(&policy, &found));
     }
 }
 

@@ -4,7 +4,6 @@
 
 use ratekeeper_policy::Geo;
 
-use crate::Event;
 use crate::context::ServiceContext;
 
 /// Seconds between two notices.
@@ -36,7 +35,7 @@ impl DailyNotice {
             let text = format!(
                 "RK0364: the database `{name}` is {days} days old: download the current one"
             );
-            shared.sink.emit(&Event::Notice(text));
+            shared.sink.notice(text);
         }
     }
 

@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use ratekeeper::Clock;
 use ratekeeper_core::Nanos;
 use ratekeeper_gateway::RecentLevels;
 use ratekeeper_policy::{UpstreamMeasure, WallTime, upstream_signal};
@@ -23,7 +22,7 @@ const LASTS: Nanos = Nanos::from_secs(3);
 pub(super) fn read(shared: &ServiceContext) {
     let keeper = &shared.keeper;
     let upstreams = shared.observers.metrics.process.upstreams.all();
-    let wall = WallTime::new(keeper.wall_origin(), keeper.clock().now());
+    let wall = WallTime::new(keeper.wall_origin(), shared.now());
     for signal in keeper.policy().signals() {
         let Some((route, measure)) = upstream_signal(signal.name()) else {
             continue;

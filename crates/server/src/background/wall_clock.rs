@@ -17,7 +17,6 @@ use ratekeeper::Clock;
 use ratekeeper_core::{Origin, Time};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::Event;
 use crate::context::ServiceContext;
 
 /// How often the two clocks are compared.
@@ -44,7 +43,7 @@ pub(crate) async fn watch(shared: Arc<ServiceContext>) {
             "calendar windows, fixed windows and active hours follow it"
         };
         let text = format!("the wall clock was set by {ahead:+} s: {follows}");
-        shared.sink.emit(&Event::Notice(text));
+        shared.sink.notice(text);
         if shared.keeper.store().shared().is_some() {
             shared.keeper.set_wall_origin(origin);
             continue;

@@ -1,5 +1,6 @@
 //! Answer: the decisions of the limits, as JSON. Written by hand because it is most of the output.
 
+use std::borrow::Borrow;
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
 
@@ -21,60 +22,60 @@ pub(super) fn check(answer: &Answer) -> Vec<u8> {
 pub(super) fn acquired(answer: &Answer) -> Vec<u8> {
     let mut json = Vec::with_capacity(USUAL_BYTES);
     push_allowed(&mut json, answer);
-    push(&mut json, ",\"permits\":[");
-    for (index, (permit, expires)) in answer.permits().enumerate() {
-        push_permit(&mut json, index, &permit);
-        push(&mut json, ",\"expires_in_ms\":");
-        push_number(&mut json, whole_millis(expires));
-        json.push(b'}');
-    }
-    json.push(b']');
+    json.push(b',');
+    push_permits(&mut json, answer.permits(), |json, expires| {
+        push(json, ",\"expires_in_ms\":");
+        push_number(json, whole_millis(expires));
+    });
     push_limits(&mut json, answer);
     json
 }
 
 /// Returns the body after permits were given back.
 pub(super) fn released(permits: &[Permit], back: &[Permits]) -> Vec<u8> {
-    let mut json = Vec::with_capacity(USUAL_BYTES);
-    push(&mut json, "{\"permits\":[");
-    for (index, (permit, back)) in permits.iter().zip(back).enumerate() {
-        push_permit(&mut json, index, permit);
-        push(&mut json, ",\"released\":");
-        push_number(&mut json, back.get());
-        json.push(b'}');
-    }
-    push(&mut json, "]}");
+    let mut json = b"{".to_vec();
+    push_permits(&mut json, permits.iter().zip(back), |json, back| {
+        push(json, ",\"released\":");
+        push_number(json, back.get());
+    });
+    json.push(b'}');
     json
 }
 
 /// Returns the body after leases were renewed.
 pub(super) fn renewed(permits: &[Permit], ends: &[Option<Nanos>]) -> Vec<u8> {
-    let mut json = Vec::with_capacity(USUAL_BYTES);
-    push(&mut json, "{\"permits\":[");
-    for (index, (permit, expires)) in permits.iter().zip(ends).enumerate() {
-        push_permit(&mut json, index, permit);
-        match expires {
-            Some(expires) => {
-                push(&mut json, ",\"renewed\":true,\"expires_in_ms\":");
-                push_number(&mut json, whole_millis(*expires));
-            }
-            None => push(&mut json, ",\"renewed\":false"),
+    let mut json = b"{".to_vec();
+    push_permits(&mut json, permits.iter().zip(ends), |json, expires| {
+        if let Some(expires) = expires {
+            push(json, ",\"renewed\":true,\"expires_in_ms\":");
+            push_number(json, whole_millis(*expires));
+        } else {
+            push(json, ",\"renewed\":false");
         }
-        json.push(b'}');
-    }
-    push(&mut json, "]}");
+    });
+    json.push(b'}');
     json
 }
 
-/// `{"limit":..,"id":..`, after a comma unless it is the first.
-fn push_permit(json: &mut Vec<u8>, index: usize, permit: &Permit) {
-    if index > 0 {
-        json.push(b',');
+/// `"permits":[{"limit":..,"id":..}]`; `more` appends the other fields of each permit.
+fn push_permits<T>(
+    json: &mut Vec<u8>,
+    permits: impl Iterator<Item = (impl Borrow<Permit>, T)>,
+    more: impl Fn(&mut Vec<u8>, T),
+) {
+    push(json, "\"permits\":[");
+    for (index, (permit, fields)) in permits.enumerate() {
+        if index > 0 {
+            json.push(b',');
+        }
+        push(json, "{\"limit\":");
+        push_text(json, permit.borrow().limit());
+        push(json, ",\"id\":");
+        push_text(json, &permit.borrow().to_string());
+        more(json, fields);
+        json.push(b'}');
     }
-    push(json, "{\"limit\":");
-    push_text(json, permit.limit());
-    push(json, ",\"id\":");
-    push_text(json, &permit.to_string());
+    json.push(b']');
 }
 
 /// Rounded down, so that a lease is never reported longer than it is.

@@ -31,7 +31,6 @@ use super::permits::new_nonce;
 use super::problem::{AMBIGUOUS, Problem, WRONG_QUERY, shown};
 use super::routes::RouteCall;
 use super::{Reply, empty, put_fields, put_shadow};
-use crate::Event;
 use crate::context::ServiceContext;
 use crate::observe::denial_log::LoggedRequest;
 use crate::observe::metrics::Protocol;
@@ -325,7 +324,7 @@ fn warn_of_untrusted(shared: &ServiceContext, peer: IpAddr, headers: &HeaderMap,
             "RK-W101: {peer} asks {PREFIX} for others and is no trusted proxy, so its own \
              address and path are limited; add it to `trusted_proxies` in [client_ip]"
         );
-        shared.sink.emit(&Event::Notice(text));
+        shared.sink.notice(text);
     }
 }
 

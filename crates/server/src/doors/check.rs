@@ -115,12 +115,7 @@ pub(super) async fn check(
 pub(super) async fn peek(shared: &ServiceContext, body: Bytes, status: StatusChoice) -> CallResult {
     let check = request::check(&body)?;
     let answer = ask(shared, &check, CheckCall::Peek).await?;
-    let result = if answer.allowed() {
-        RequestResult::Allowed
-    } else {
-        RequestResult::Denied
-    };
-    shared.observers.metrics.request(Protocol::Http, result);
+    shared.count_request(Protocol::Http, RequestResult::of(&answer));
     Ok(respond(&answer, status))
 }
 

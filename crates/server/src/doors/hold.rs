@@ -53,17 +53,9 @@ struct LinePlace {
     end: HoldEnd,
 }
 
-/// The result of joining a line.
-enum Joined {
-    /// The request is refused.
-    No(Answer),
-    /// The answer is held back.
-    Yes(LinePlace),
-}
-
 /// Takes a place in line for a request that its limits let pass later; refuses it if too many
 /// requests wait.
-async fn join(shared: &Arc<ServiceContext>, answer: Answer) -> Joined {
+async fn join(shared: &Arc<ServiceContext>, answer: Answer) -> Result<LinePlace, Answer> {
     let delayed_by = answer.delayed_by();
     let delay = delayed_by.map_or(Nanos::ZERO, |(_, wait)| wait);
     let limit = delayed_by.map(|(by, _)| by.rule.limit.id);
@@ -99,9 +91,9 @@ async fn join(shared: &Arc<ServiceContext>, answer: Answer) -> Joined {
     let Some(number) = number else {
         give_back(shared, &answer).await;
         hold.count_end(HoldEnd::Refused);
-        return Joined::No(answer.turned_away());
+        return Err(answer.turned_away());
     };
-    Joined::Yes(LinePlace {
+    Ok(LinePlace {
         shared: Arc::clone(shared),
         charges,
         limit,
@@ -129,11 +121,11 @@ pub(super) async fn hold_back(
     // Boxed apart from the connection, because most requests need no wait.
     Box::pin(async {
         match join(shared, answer.clone()).await {
-            Joined::No(refused) => {
+            Err(refused) => {
                 shared.record(protocol, request, &refused);
                 *answer = refused;
             }
-            Joined::Yes(place) => {
+            Ok(place) => {
                 shared.record(protocol, request, &place.answer);
                 *answer = place.wait(caller).await;
             }

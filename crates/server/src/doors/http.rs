@@ -37,8 +37,7 @@ impl Handle for HttpDoor {
         let shared = &self.0;
         let answered = answer(shared, caller, head, body).await;
         answered.unwrap_or_else(|problem| {
-            let metrics = &shared.observers.metrics;
-            metrics.request(Protocol::Http, RequestResult::Error);
+            shared.count_request(Protocol::Http, RequestResult::Error);
             problem.response()
         })
     }

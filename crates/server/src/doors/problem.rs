@@ -8,6 +8,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 
 use super::answer::push_text;
 use super::{Reply, json};
+use crate::notices::page_of;
 
 /// One kind of problem, as the documentation lists it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,12 +77,9 @@ const PAGES: &str = include_str!("problems.md");
 /// Returns the explanation of a code, as `ratekeeper help RK0513` shows it; `None` for a code that
 /// no door answers with.
 pub fn explain_problem(code: &str) -> Option<&'static str> {
-    let pages = PAGES
-        .split("\n# ")
-        .map(|page| page.trim_start_matches("# "));
-    let known = PROBLEMS.iter().any(|problem| problem.code == code);
-    let page = |page: &&str| page.split(':').next() == Some(code);
-    pages.filter(|_| known).find(page).map(str::trim_end)
+    let mut known = PROBLEMS.iter();
+    let problem = known.find(|problem| problem.code == code)?;
+    page_of(PAGES, problem.code)
 }
 
 /// A call that cannot be served, and why.

@@ -177,8 +177,8 @@ impl Alerts {
         let _reporting = self.reporting.lock();
         for watch in self.watches.load_full().iter().flatten() {
             let name = |key: &[u8], since: Time| {
-                let span = wall(since) / watch.alert().hold.as_nanos().max(1);
-                self.identity.id(watch.name(), key, span)
+                let span = wall(since) / watch.alert.hold.as_nanos().max(1);
+                self.identity.id(&watch.name, key, span)
             };
             for (change, finding) in watch.look(now, name) {
                 report(self.notice(watch, finding, change));
@@ -190,10 +190,10 @@ impl Alerts {
         AlertNotice {
             change,
             id: found.id,
-            limit: Arc::clone(watch.name()),
-            mode: watch.mode(),
+            limit: Arc::clone(&watch.name),
+            mode: watch.mode,
             key: self.reveal_keys.then_some(found.key),
-            alert: watch.alert(),
+            alert: watch.alert,
             usage_percent: found.usage_percent,
             since: found.since,
         }
@@ -224,13 +224,6 @@ impl Alerts {
             .map(|watch| watch.counts())
             .collect()
     }
-}
-
-/// Counts, for the metrics.
-#[derive(Debug, Default)]
-struct WatchCounters {
-    started: Counter,
-    unwatched: Counter,
 }
 
 #[cfg(test)]

@@ -209,6 +209,14 @@ fn of_route(route: &str) -> String {
 pub(crate) struct Sink(pub(crate) Arc<dyn Fn(&Event) + Send + Sync>);
 
 impl Sink {
+    pub(crate) fn notice(&self, text: String) {
+        self.emit(&Event::Notice(text));
+    }
+
+    pub(crate) fn notices(&self, texts: impl IntoIterator<Item = String>) {
+        texts.into_iter().for_each(|text| self.notice(text));
+    }
+
     pub(crate) fn emit(&self, event: &Event) {
         match event {
             Event::Listening { door, address } => {

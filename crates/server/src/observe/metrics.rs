@@ -128,6 +128,16 @@ pub(crate) enum RequestResult {
     Error,
 }
 
+impl RequestResult {
+    pub(crate) fn of(answer: &Answer) -> Self {
+        if answer.allowed() {
+            Self::Allowed
+        } else {
+            Self::Denied
+        }
+    }
+}
+
 impl Metrics {
     /// Makes rows for the limits of `policy`; counts of limits that stay are kept.
     pub(crate) fn install(&self, policy: &Policy, now_seconds: u64) {
@@ -237,11 +247,7 @@ impl Metrics {
         took: Nanos,
         banned: impl Fn(&Outcome<'_>),
     ) {
-        let result = if answer.allowed() {
-            RequestResult::Allowed
-        } else {
-            RequestResult::Denied
-        };
+        let result = RequestResult::of(answer);
         self.request(protocol, result);
         self.durations[protocol as usize][path as usize].observe(took, &BUCKETS);
         if answer.decision().is_some() {

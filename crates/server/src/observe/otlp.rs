@@ -119,7 +119,11 @@ impl Otlp {
         }
         Ok(Self {
             events: export.and_then(EventExport::take),
-            delivery: Delivery::new(receiver, headers, Arc::new(counts)),
+            delivery: Delivery {
+                receiver,
+                headers,
+                counts: Arc::new(counts),
+            },
             settings,
         })
     }

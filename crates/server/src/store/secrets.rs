@@ -20,8 +20,8 @@ use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, RedisTls, StoreErr
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::redis_config::redis_config;
+use crate::StoreSettings;
 use crate::context::ServiceContext;
-use crate::{Event, StoreSettings};
 
 /// How often the files are checked.
 const LOOK: Duration = Duration::from_secs(5);
@@ -112,8 +112,6 @@ pub(crate) async fn keep_fresh(shared: Arc<ServiceContext>, secrets: Option<Stor
             return;
         };
         secrets = Some(known);
-        for notice in notices {
-            shared.sink.emit(&Event::Notice(notice));
-        }
+        shared.sink.notices(notices);
     }
 }

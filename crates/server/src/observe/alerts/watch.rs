@@ -20,23 +20,24 @@ use ratekeeper_core::{Nanos, Time, Verdict};
 use ratekeeper_policy::{KeyPart, Rule};
 
 use super::{
-    Alert, AlertChange, AlertCounts, AlertEnd, MAX_WATCHED, MAX_WATCHED_IN_ALL, RuleMode,
-    WatchCounters,
+    Alert, AlertChange, AlertCounts, AlertEnd, Counter, MAX_WATCHED, MAX_WATCHED_IN_ALL, RuleMode,
 };
 
 /// The watched keys of a limit.
 #[derive(Debug)]
 pub(super) struct LimitWatch {
-    name: Arc<str>,
-    alert: Alert,
-    mode: RuleMode,
+    pub(super) name: Arc<str>,
+    pub(super) alert: Alert,
+    pub(super) mode: RuleMode,
     parts: Vec<KeyPart>,
     /// Number of watched keys, so that a decision below the level needs no lock to find none.
     len: AtomicUsize,
     /// Number of watched keys of all limits.
     in_all: Arc<AtomicUsize>,
     keys: Mutex<WatchedKeys>,
-    counters: WatchCounters,
+    started: Counter,
+    /// Decisions above the level whose key could not be watched.
+    unwatched: Counter,
 }
 
 #[derive(Debug, Default)]
@@ -78,25 +79,14 @@ impl LimitWatch {
             len: AtomicUsize::new(0),
             in_all,
             keys: Mutex::default(),
-            counters: WatchCounters::default(),
+            started: Counter::default(),
+            unwatched: Counter::default(),
         }
     }
 
     /// Returns true if it watches what that rule asks for.
     pub(super) fn is_of(&self, rule: &Rule, alert: Alert) -> bool {
         self.alert == alert && self.mode == rule.mode && self.parts == rule.key
-    }
-
-    pub(super) fn name(&self) -> &Arc<str> {
-        &self.name
-    }
-
-    pub(super) fn alert(&self) -> Alert {
-        self.alert
-    }
-
-    pub(super) fn mode(&self) -> RuleMode {
-        self.mode
     }
 
     /// Notes a decision. One with numbers of the caller is about another counter, and one that
@@ -118,7 +108,7 @@ impl LimitWatch {
             return;
         }
         if !self.takes_place(keys.by_key.len()) {
-            return self.counters.unwatched.add(1);
+            return self.unwatched.add(1);
         }
         let new = WatchedKey {
             words: outcome.rule.describe_key(outcome.key).collect(),
@@ -162,7 +152,7 @@ impl LimitWatch {
             }
             if watched.id.is_none() && now.since(watched.since) >= self.alert.hold {
                 watched.id = Some(name(key, watched.since));
-                self.counters.started.add(1);
+                self.started.add(1);
                 let started = watched.finding();
                 changes.extend(started.map(|started| (AlertChange::Started, started)));
             }
@@ -201,8 +191,8 @@ impl LimitWatch {
         AlertCounts {
             limit: Arc::clone(&self.name),
             active: active.count() as u64,
-            started: self.counters.started.count(),
-            unwatched: self.counters.unwatched.count(),
+            started: self.started.count(),
+            unwatched: self.unwatched.count(),
         }
     }
 }

@@ -88,7 +88,7 @@ pub(super) struct LimitRow {
 #[derive(Debug)]
 pub(super) struct PlanRow {
     pub(super) name: Box<str>,
-    counters: RowCounters,
+    pub(super) counters: RowCounters,
 }
 
 type CountersByMode = [[Counter; COUNTED]; MODES.len()];
@@ -96,7 +96,7 @@ pub(super) type CountsByMode = [[u64; EFFECTS]; MODES.len()];
 
 /// Counters of decisions.
 #[derive(Debug, Default)]
-struct RowCounters {
+pub(super) struct RowCounters {
     /// By mode, then by effect.
     decisions: CountersByMode,
     /// The same in cost.
@@ -182,7 +182,7 @@ impl LimitRow {
     pub(super) fn counts(&self) -> DecisionCounts {
         let mut counts = self.own.read();
         for plan in &self.plans {
-            counts.add(&plan.counts());
+            counts.add(&plan.counters.read());
         }
         counts
     }
@@ -193,7 +193,7 @@ impl LimitRow {
         let denied =
             |counts: DecisionCounts| -> u64 { sum_of(&counts.decisions)[Did::Denied as usize] };
         let plans = self.plans.iter();
-        let plans = plans.map(|plan| (plan.name.clone(), denied(plan.counts())));
+        let plans = plans.map(|plan| (plan.name.clone(), denied(plan.counters.read())));
         let mut each: Vec<_> = plans.collect();
         if !each.is_empty() {
             each.push((OTHER_KEYS.into(), denied(self.own.read())));
@@ -348,12 +348,6 @@ fn plans(rule: &Rule, policy: &Policy) -> (Vec<PlanRow>, Vec<(LimitId, usize)>) 
     (rows, of)
 }
 
-impl PlanRow {
-    pub(super) fn counts(&self) -> DecisionCounts {
-        self.counters.read()
-    }
-}
-
 impl RowCounters {
     fn add(&self, other: &Self) {
         let add = |mine: &CountersByMode, theirs: &CountersByMode| {
@@ -365,7 +359,7 @@ impl RowCounters {
         self.near.add(other.near.count());
     }
 
-    fn read(&self) -> DecisionCounts {
+    pub(super) fn read(&self) -> DecisionCounts {
         let denied = |counts: &[Counter; COUNTED]| {
             let mut shown: [u64; EFFECTS] = std::array::from_fn(|did| counts[did].count());
             shown[Did::Denied as usize] += counts[Did::Banned as usize].count();

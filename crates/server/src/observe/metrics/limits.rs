@@ -121,8 +121,11 @@ impl LimitsSnapshot {
     /// Writes the decisions of limits.
     pub(super) fn encode_decisions(&self, out: &mut MetricList) {
         for (family, counted) in [
-            (&table::DECISIONS, decisions as Counted),
-            (&table::UNITS, units),
+            (
+                &table::DECISIONS,
+                (|counts| &counts.decisions) as fn(&DecisionCounts) -> &CountsByMode,
+            ),
+            (&table::UNITS, |counts| &counts.units),
         ] {
             let mut series = family.open(out);
             for limit in self.all() {
@@ -164,14 +167,15 @@ impl LimitsSnapshot {
         };
         let mut series = table::PLAN_DECISIONS.open(out);
         for (limit, plan) in plans() {
-            let counts = DID.iter().zip(sum_of(&plan.counts().decisions));
+            let counts = DID.iter().zip(sum_of(&plan.counters.read().decisions));
             for ((outcome, count), may) in counts.zip(limit.may) {
                 if may || count > 0 {
                     series.count(&[&limit.name, &plan.name, outcome], count);
                 }
             }
         }
-        let near = plans().map(|(limit, plan)| ([&*limit.name, &*plan.name], plan.counts().near));
+        let near =
+            plans().map(|(limit, plan)| ([&*limit.name, &*plan.name], plan.counters.read().near));
         table::PLAN_NEAR_LIMIT.each(out, near);
     }
 
@@ -253,16 +257,6 @@ impl LimitsSnapshot {
             series.count(&[&limit.name, "budget"], evicted.budget);
         }
     }
-}
-
-type Counted = fn(&DecisionCounts) -> &CountsByMode;
-
-fn decisions(counts: &DecisionCounts) -> &CountsByMode {
-    &counts.decisions
-}
-
-fn units(counts: &DecisionCounts) -> &CountsByMode {
-    &counts.units
 }
 
 impl LimitCounts {

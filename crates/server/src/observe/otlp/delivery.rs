@@ -82,8 +82,8 @@ impl OtlpSignal {
 /// Sends messages to the receiver.
 #[derive(Debug)]
 pub(super) struct Delivery {
-    receiver: HttpReceiver,
-    headers: Vec<(HeaderName, HeaderValue)>,
+    pub(super) receiver: HttpReceiver,
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) counts: Arc<OtlpCounts>,
 }
 
@@ -103,18 +103,6 @@ enum Then {
 }
 
 impl Delivery {
-    pub(super) fn new(
-        receiver: HttpReceiver,
-        headers: Vec<(HeaderName, HeaderValue)>,
-        counts: Arc<OtlpCounts>,
-    ) -> Self {
-        Self {
-            receiver,
-            headers,
-            counts,
-        }
-    }
-
     /// Makes attempts until one succeeds; returns the number of points or records that the receiver
     /// refused, or `None` if no attempt succeeded.
     pub(super) async fn send(&self, signal: OtlpSignal, body: Bytes) -> Option<u64> {

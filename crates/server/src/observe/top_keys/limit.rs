@@ -197,10 +197,10 @@ impl LimitTopKeys {
         let mut part = self.parts[part(note.key.hash)].lock();
         part.roll(note.at);
         let [minute, hour] = &mut part.0;
-        let noted = minute.note(note, budgets);
-        let is_counted = hour.note(note, budgets).is_counted;
+        let noted = minute.current.note(note, &minute.previous, budgets);
+        let in_hour = hour.current.note(note, &hour.previous, budgets);
         Noted {
-            is_counted: is_counted && noted.is_counted,
+            is_counted: in_hour.is_counted && noted.is_counted,
             ..noted
         }
     }
@@ -282,10 +282,6 @@ impl Part {
 }
 
 impl Window {
-    fn note(&mut self, note: Note<'_>, budgets: &Budgets) -> Noted {
-        self.current.note(note, &self.previous, budgets)
-    }
-
     fn read(&self, by: TopOrder, found: &mut TopKeysFound) {
         let periods = [&self.previous, &self.current];
         let mut floor = 0;

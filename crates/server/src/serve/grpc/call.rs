@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use prost::Message;
 
@@ -24,18 +25,10 @@ const MAX_CALL: Duration = Duration::from_secs(10);
 /// One call. Dropping it unanswered resets its stream.
 #[derive(Debug)]
 pub(crate) struct GrpcCall {
-    head: CallHead,
+    head: Parts,
     messages: Frames,
     respond: SendResponse<Bytes>,
     _flight: InFlight,
-}
-
-/// The head of a call.
-#[derive(Debug)]
-struct CallHead {
-    method: Method,
-    path: http::Uri,
-    headers: HeaderMap,
 }
 
 impl GrpcCall {
@@ -48,11 +41,7 @@ impl GrpcCall {
     ) -> Self {
         let (parts, body) = request.into_parts();
         Self {
-            head: CallHead {
-                method: parts.method,
-                path: parts.uri,
-                headers: parts.headers,
-            },
+            head: parts,
             messages: Frames::new(body, held, max_message_bytes),
             respond,
             _flight: InFlight::begin(pulse),
@@ -61,7 +50,7 @@ impl GrpcCall {
 
     /// `/package.Service/Method`
     pub(crate) fn path(&self) -> &str {
-        self.head.path.path()
+        self.head.uri.path()
     }
 
     /// Serves a call of one message and one answer, within the time that its caller gives;

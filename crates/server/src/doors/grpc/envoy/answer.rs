@@ -9,8 +9,9 @@ use ratekeeper::headers::names;
 use ratekeeper::{Answer, Answers, LimitReport, Outcome};
 use ratekeeper_core::Mode;
 use ratekeeper_policy::EnvoyBody;
+use ratekeeper_policy::envoy::Unit;
 use ratekeeper_wire::RateLimitResponse;
-use ratekeeper_wire::rate_limit_response::rate_limit::Unit;
+use ratekeeper_wire::rate_limit_response::rate_limit::Unit as WireUnit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 
 use super::fields::{self, header};
@@ -18,17 +19,6 @@ use crate::doors::auth::DECISION;
 
 /// Names, for the application, the limits in shadow mode that would have refused.
 const SHADOW: &str = "x-ratekeeper-shadow";
-
-/// Units of a limit, the longest that fits first.
-const UNITS: [(u64, Unit); 7] = [
-    (365 * 86_400, Unit::Year),
-    (30 * 86_400, Unit::Month),
-    (7 * 86_400, Unit::Week),
-    (86_400, Unit::Day),
-    (3_600, Unit::Hour),
-    (60, Unit::Minute),
-    (1, Unit::Second),
-];
 
 pub(super) fn response(answers: &Answers) -> RateLimitResponse {
     let whole = answers.whole();
@@ -101,10 +91,11 @@ pub(super) const fn code(over: bool) -> Code {
 fn limit(report: &LimitReport<'_>) -> RateLimit {
     let (quota, window) = report.quota_per_window();
     let fits = |seconds: u64| {
-        let fitting = UNITS.iter().find(|(unit, _)| seconds.is_multiple_of(*unit));
-        fitting.map(|(unit, name)| (*name, seconds / unit))
+        let mut longest_first = Unit::ALL.into_iter().rev();
+        let unit = longest_first.find(|unit| seconds.is_multiple_of(unit.seconds()))?;
+        Some((fields::wire_unit(unit), seconds / unit.seconds()))
     };
-    let (unit, units) = window.and_then(fits).unwrap_or((Unit::Unknown, 1));
+    let (unit, units) = window.and_then(fits).unwrap_or((WireUnit::Unknown, 1));
     RateLimit {
         name: report.name.to_owned(),
         requests_per_unit: u32::try_from(quota).unwrap_or(u32::MAX),

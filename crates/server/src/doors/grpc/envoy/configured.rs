@@ -8,11 +8,10 @@ use prost_types::{Duration, Struct, Value};
 use ratekeeper::{Clock, RateLimitError, problem};
 use ratekeeper_policy::envoy::{
     CurrentLimit, DescriptorAnswer, Direction, EnvoyAnswer, EnvoyCall, EnvoyCode, EnvoyConfig,
-    EnvoyDescriptor, Override, Unit,
+    EnvoyDescriptor, Override,
 };
 use ratekeeper_policy::{EnvoyBody, Refusal};
 use ratekeeper_wire::rate_limit_descriptor::RateLimitOverride;
-use ratekeeper_wire::rate_limit_response::rate_limit::Unit as WireUnit;
 use ratekeeper_wire::rate_limit_response::{DescriptorStatus, RateLimit};
 use ratekeeper_wire::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse, RateLimitUnit};
 use serde_json::{Map, Value as Json, json};
@@ -146,19 +145,10 @@ fn status(status: &DescriptorAnswer<'_>) -> DescriptorStatus {
 }
 
 fn limit(limit: &CurrentLimit<'_>) -> RateLimit {
-    let unit = match limit.unit {
-        Unit::Second => WireUnit::Second,
-        Unit::Minute => WireUnit::Minute,
-        Unit::Hour => WireUnit::Hour,
-        Unit::Day => WireUnit::Day,
-        Unit::Week => WireUnit::Week,
-        Unit::Month => WireUnit::Month,
-        Unit::Year => WireUnit::Year,
-    };
     RateLimit {
         name: limit.name.unwrap_or_default().to_owned(),
         requests_per_unit: limit.requests_per_unit,
-        unit: unit.into(),
+        unit: fields::wire_unit(limit.unit).into(),
         unit_multiplier: Some(limit.multiplier).filter(|units| *units > 1),
     }
 }

@@ -15,6 +15,7 @@ use ratekeeper::{LimitReport, LimitReports};
 use ratekeeper_core::{Decision, Nanos, Outage, Permits, Verdict};
 use ratekeeper_policy::envoy::Unit;
 use ratekeeper_policy::{EnvoyDoor, EnvoyHeaderNames, EnvoyHeaders, HeaderStyle, Refusal};
+use ratekeeper_wire::rate_limit_response::rate_limit::Unit as WireUnit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use ratekeeper_wire::{HeaderValue, RateLimitResponse};
 
@@ -169,6 +170,18 @@ pub(super) fn metadata(
     ];
     let fields = fields.into_iter();
     fields.filter_map(|(key, value)| Some((key.to_owned(), value?)))
+}
+
+pub(super) const fn wire_unit(unit: Unit) -> WireUnit {
+    match unit {
+        Unit::Second => WireUnit::Second,
+        Unit::Minute => WireUnit::Minute,
+        Unit::Hour => WireUnit::Hour,
+        Unit::Day => WireUnit::Day,
+        Unit::Week => WireUnit::Week,
+        Unit::Month => WireUnit::Month,
+        Unit::Year => WireUnit::Year,
+    }
 }
 
 pub(super) fn header(key: &str, value: String) -> HeaderValue {

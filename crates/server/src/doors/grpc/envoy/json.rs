@@ -31,8 +31,7 @@ pub(crate) async fn serve(shared: &ServiceContext, body: Bytes) -> Response<Repl
     match answered.and_then(written) {
         Ok(response) => response,
         Err(why) => {
-            let metrics = &shared.observers.metrics;
-            metrics.request(Protocol::Rls, RequestResult::Error);
+            shared.count_request(Protocol::Rls, RequestResult::Error);
             let mut response = Response::new(format!("{why}\n").into_bytes().into());
             *response.status_mut() = StatusCode::BAD_REQUEST;
             let plain = HeaderValue::from_static("text/plain; charset=utf-8");
