@@ -63,17 +63,29 @@ fn push_permits<T>(
     permits: impl Iterator<Item = (impl Borrow<Permit>, T)>,
     more: impl Fn(&mut Vec<u8>, T),
 ) {
-    push(json, "\"permits\":[");
-    for (index, (permit, fields)) in permits.enumerate() {
-        if index > 0 {
-            json.push(b',');
-        }
+    push(json, "\"permits\":");
+    push_list(json, permits, |json, (permit, fields)| {
         push(json, "{\"limit\":");
         push_text(json, permit.borrow().limit());
         push(json, ",\"id\":");
         push_text(json, &permit.borrow().to_string());
         more(json, fields);
         json.push(b'}');
+    });
+}
+
+/// `[..]`: each of the items as `push_item` appends it.
+fn push_list<T>(
+    json: &mut Vec<u8>,
+    items: impl Iterator<Item = T>,
+    mut push_item: impl FnMut(&mut Vec<u8>, T),
+) {
+    json.push(b'[');
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            json.push(b',');
+        }
+        push_item(json, item);
     }
     json.push(b']');
 }
@@ -128,14 +140,9 @@ fn push_reason(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
 
 /// `,"limits":[..]}`
 fn push_limits(json: &mut Vec<u8>, answer: &Answer) {
-    push(json, ",\"limits\":[");
-    for (index, outcome) in answer.outcomes().enumerate() {
-        if index > 0 {
-            json.push(b',');
-        }
-        push_outcome(json, &outcome);
-    }
-    push(json, "]}");
+    push(json, ",\"limits\":");
+    push_list(json, answer.outcomes(), |json, it| push_outcome(json, &it));
+    json.push(b'}');
 }
 
 fn push_outcome(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
@@ -205,20 +212,15 @@ fn push_reset_and_key(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
 
 /// The values of the key, each with the part it belongs to: `["ip=192.0.2.1"]`.
 fn push_key(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
-    json.push(b'[');
     let mut parts = outcome.rule.key_parts();
-    for (index, value) in outcome.key.parts().enumerate() {
-        if index > 0 {
-            json.push(b',');
-        }
+    push_list(json, outcome.key.parts(), |json, value| {
         json.push(b'"');
         if let Some(part) = parts.next() {
             let _ = write!(Escaping(json), "{part}="); // a vector takes everything
         }
         push_escaped(json, &String::from_utf8_lossy(value));
         json.push(b'"');
-    }
-    json.push(b']');
+    });
 }
 
 /// Escapes text that ends up in a JSON string.
@@ -237,11 +239,7 @@ pub(crate) fn push_limits_after(
     answer: &Answer,
     extra: impl Fn(&mut Vec<u8>, &Outcome<'_>),
 ) {
-    json.push(b'[');
-    for (index, outcome) in answer.outcomes().enumerate() {
-        if index > 0 {
-            json.push(b',');
-        }
+    push_list(json, answer.outcomes(), |json, outcome| {
         push_name(json, &outcome);
         extra(json, &outcome);
         push(json, ",\"quota\":");
@@ -249,8 +247,7 @@ pub(crate) fn push_limits_after(
         push(json, ",\"remaining\":");
         push_number(json, outcome.remaining().get());
         push_reset_and_key(json, &outcome);
-    }
-    json.push(b']');
+    });
 }
 
 /// Returns the mode of an outcome: that of the rule, unless the key is outside of its share.

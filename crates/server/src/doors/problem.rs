@@ -113,10 +113,6 @@ impl Problem {
         }
     }
 
-    pub(crate) fn status(&self) -> u16 {
-        self.kind.status
-    }
-
     pub(crate) fn response(&self) -> Response<Reply> {
         let status = StatusCode::from_u16(self.kind.status);
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -144,7 +144,7 @@ impl WriteCall {
         let answered = changes::by(self.caller, answer).await;
         let status = match &answered {
             Ok(response) => response.status().as_u16(),
-            Err(problem) => problem.status(),
+            Err(problem) => problem.kind.status,
         };
         tracing::info!(
             event = "admin.write",

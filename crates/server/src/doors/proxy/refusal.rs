@@ -75,7 +75,7 @@ pub(super) fn of_problem(
     own: Option<&Arc<str>>,
 ) -> Response<Reply> {
     let mut response = problem.response();
-    if let Some(call) = tower::grpc_failure(request, problem.status(), &problem.detail) {
+    if let Some(call) = tower::grpc_failure(request, problem.kind.status, &problem.detail) {
         response.headers_mut().remove(header::CONTENT_TYPE);
         let (mut parts, _) = call.into_parts();
         parts.headers.extend(response.into_parts().0.headers);

@@ -117,6 +117,18 @@ impl Series<'_> {
         self.put(values, SampleValue::Count(count));
     }
 
+    /// Adds the counters of a first label, by the value of the second.
+    pub(super) fn row(
+        &mut self,
+        first: &str,
+        names: &[&str],
+        counts: impl IntoIterator<Item = u64>,
+    ) {
+        for (name, count) in names.iter().zip(counts) {
+            self.count(&[first, name], count);
+        }
+    }
+
     /// Adds a gauge that is no whole number.
     pub(super) fn number(&mut self, values: &[&str], value: f64) {
         self.put(values, SampleValue::Number(value));

@@ -253,8 +253,8 @@ impl LimitsSnapshot {
         let mut series = table::KEYS_EVICTED.open(out);
         for limit in self.all() {
             let evicted = limit.levels.usage.evicted;
-            series.count(&[&limit.name, "idle"], evicted.idle);
-            series.count(&[&limit.name, "budget"], evicted.budget);
+            let counts = [evicted.idle, evicted.budget];
+            series.row(&limit.name, &["idle", "budget"], counts);
         }
     }
 }

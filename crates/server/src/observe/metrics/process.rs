@@ -74,8 +74,8 @@ impl Process {
         table::CONNECTIONS.each(out, open);
         let mut series = table::CONNECTIONS_CLOSED.open(out);
         for (side, counts) in sides {
-            series.count(&[side, "idle"], counts.closed.count());
-            series.count(&[side, "new"], counts.refused.count());
+            let closed = [counts.closed.count(), counts.refused.count()];
+            series.row(side, &["idle", "new"], closed);
         }
         let bodies = self.bodies.get().into_iter().flatten();
         let body_bytes: usize = bodies.map(|budget| budget.bytes()).sum();
@@ -101,9 +101,7 @@ impl Process {
         if let Some(otlp) = self.otlp.get() {
             let mut series = table::OTLP_EXPORTS.open(out);
             for (signal, counts) in otlp.by_signal() {
-                for (result, count) in EXPORT_RESULTS.iter().zip(counts) {
-                    series.count(&[signal, result], count);
-                }
+                series.row(signal, &EXPORT_RESULTS, counts);
             }
             table::OTLP_EVENTS_DROPPED.write(out, otlp.dropped_events.count());
         }
@@ -125,9 +123,8 @@ impl Process {
         }
         let mut series = table::CERTIFICATE_RELOADS.open(out);
         for tls in listeners {
-            for (result, count) in ["applied", "rejected"].iter().zip(&tls.reloads) {
-                series.count(&[DOORS[tls.door as usize], result], count.count());
-            }
+            let counts = tls.reloads.each_ref().map(Counter::count);
+            series.row(DOORS[tls.door as usize], &["applied", "rejected"], counts);
         }
         let failed = listeners.iter();
         let failed = failed.map(|tls| ([DOORS[tls.door as usize]], tls.failed_handshakes.count()));

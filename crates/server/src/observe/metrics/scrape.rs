@@ -9,11 +9,12 @@ use super::rules::KINDS;
 use super::shared_store::SharedStore;
 use super::{DecisionPath, GrantResult, Metrics, Protocol, ReportResult, table};
 use crate::OverrideAct;
+use crate::counter::Counter;
 use crate::doors::hold::{HeldAnswers, HoldEnd};
 use crate::observe::alerts::webhook::RESULTS;
 
 /// Snapshots of the counters in the state folder.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StateLevels {
     pub(crate) saved: u64,
     pub(crate) failed: u64,
@@ -73,9 +74,8 @@ impl Scrape<'_> {
     fn requests(&self, out: &mut MetricList) {
         let mut series = table::REQUESTS.open(out);
         for (protocol, counts) in Protocol::NAMES.iter().zip(&self.metrics.requests) {
-            for (result, count) in ["allowed", "denied", "error"].iter().zip(counts) {
-                series.count(&[protocol, result], count.count());
-            }
+            let counts = counts.each_ref().map(Counter::count);
+            series.row(protocol, &["allowed", "denied", "error"], counts);
         }
         table::UNLIMITED.counters(out, &Protocol::NAMES, &self.metrics.unlimited);
         let mut series = table::DECISION_DURATION.open(out);
@@ -110,9 +110,7 @@ impl Scrape<'_> {
         table::GRANTS.counters(out, &GrantResult::NAMES, &self.metrics.grants);
         let mut series = table::RLS_HITS.begin(out);
         for (rule, counts) in self.metrics.rules.snapshot() {
-            for (kind, count) in KINDS.iter().zip(counts) {
-                series.count(&[&rule, kind], count);
-            }
+            series.row(&rule, &KINDS, counts);
         }
     }
 

@@ -17,15 +17,12 @@ impl WatchedUpstreams {
         let totals: Vec<_> = totals.collect();
         let mut series = table::UPSTREAM_RESPONSES.open(out);
         for (route, totals) in &totals {
-            for (class, count) in CLASSES.iter().zip(totals.responses) {
-                series.count(&[route, class], count);
-            }
+            series.row(route, &CLASSES, totals.responses);
         }
         let mut series = table::UPSTREAM_ERRORS.open(out);
         for (route, totals) in &totals {
-            for (kind, count) in UpstreamFailure::ALL.iter().zip(totals.failures) {
-                series.count(&[route, kind.name()], count);
-            }
+            let kinds = UpstreamFailure::ALL.map(UpstreamFailure::name);
+            series.row(route, &kinds, totals.failures);
         }
         let left = totals.iter().map(|(route, totals)| ([*route], totals.left));
         table::UPSTREAM_LEFT.each(out, left);
@@ -37,9 +34,7 @@ impl WatchedUpstreams {
         }
         let mut series = table::UPSTREAM_BYTES.open(out);
         for (route, totals) in &totals {
-            for (direction, count) in ["sent", "received"].iter().zip(totals.bytes) {
-                series.count(&[route, direction], count);
-            }
+            series.row(route, &["sent", "received"], totals.bytes);
         }
         let in_flight = all.iter().map(|it| ([&*it.route], it.gateway.in_flight()));
         table::UPSTREAM_IN_FLIGHT.each(out, in_flight);
