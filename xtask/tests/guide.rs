@@ -35,7 +35,7 @@ http-api.md
   up to a sixteenth longer
     core/src/algorithms/concurrency/leases.rs: PARTS: u64 = 16;
   the oldest first; at most 1,000
-    server/src/admin/alerts.rs: MAX_LISTED: usize = 1_000;
+    server/src/admin.rs: MAX_LISTED: usize = 1_000;
   with up to four numbers
     server/src/admin/whatif.rs: MAX_NUMBERS: usize = 4;
   503 while 32 streams are open

@@ -3,7 +3,6 @@
 //! On loopback it needs no token to read unless one is set; beyond loopback it does not open
 //! without. Health needs none: probes have no secrets. See `doors/access.rs`.
 
-mod alerts;
 mod bans;
 mod dashboard;
 mod grants;
@@ -38,6 +37,8 @@ use crate::doors::body::MAX_CHECK_BYTES;
 use crate::doors::problem::{Problem, ProblemKind, RELOAD_REFUSED};
 use crate::doors::routes::{self, RouteCall, routes};
 use crate::doors::{self, Right};
+use crate::observe::alerts::AlertNotice;
+use crate::observe::alerts::message::described;
 use crate::observe::changes;
 use crate::readiness::Readiness;
 use crate::serve::listener::{Caller, Handle, Reply};
@@ -47,6 +48,9 @@ use crate::source::reload::{Rejected, Reloaded};
 /// Metrics, health, keys, reload.
 #[derive(Debug)]
 pub(crate) struct AdminDoor(pub(crate) Arc<ServiceContext>);
+
+/// Maximum number of alerts listed.
+const MAX_LISTED: usize = 1_000;
 
 /// The body of an answer: complete, or a stream.
 type AdminBody = Either<Reply, StateStream>;
@@ -109,7 +113,7 @@ routes! {
     GET "/metrics" Read => Ok(metrics::metrics(call.shared, &call.head.headers).await),
     GET "/v1/policy" Read => Ok(policy(call.shared)),
     GET "/rlconfig" Read => Ok(envoy_rules(call.shared)),
-    GET "/v1/alerts" Read => Ok(alerts::alerts(call.shared)),
+    GET "/v1/alerts" Read => Ok(alerts(call.shared)),
     GET "/v1/limits" Read => Ok(limits::limits(call.shared)),
     GET "/v1/explain" Read => limits::explain(call.shared, call.query()),
     GET "/v1/top" Read => top::answer(call.shared, call.query()),
@@ -152,6 +156,15 @@ pub(crate) fn readiness(readiness: &Readiness) -> Response<Reply> {
 
 fn reply(value: &Value) -> Response<Reply> {
     doors::json(StatusCode::OK, value.to_string())
+}
+
+/// `GET /v1/alerts`: the active alerts of this process, the oldest first, with their keys.
+fn alerts(shared: &ServiceContext) -> Response<Reply> {
+    let active = shared.observers.alerts.active();
+    let about = |notice: &AlertNotice| described(notice, shared.unix_millis(notice.since));
+    let listed: Vec<Value> = active.iter().take(MAX_LISTED).map(about).collect();
+    let more = active.len() - listed.len();
+    reply(&json!({ "alerts": listed, "more": more }))
 }
 
 fn policy(shared: &ServiceContext) -> Response<Reply> {

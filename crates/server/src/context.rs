@@ -8,16 +8,14 @@ use std::sync::{OnceLock, Weak};
 use http::HeaderMap;
 use ratekeeper::{Answer, Clock, Keeper};
 use ratekeeper_core::{Origin, Time};
-use ratekeeper_policy::{RevealKeys, envoy};
+use ratekeeper_policy::{RevealKeys, Settings, envoy};
 use ratekeeper_store::AnyStore;
 
-use crate::Config;
 use crate::admin::{Snapshot, Streams};
 use crate::clock::ServiceClock;
 use crate::config::ExplainLimit;
 use crate::doors::Access;
 use crate::doors::hold::{DEFAULT_MAX_HELD, HoldQueue};
-use crate::doors::proxy::reload::Reload;
 use crate::observe::Observers;
 use crate::observe::alerts::Alerts;
 use crate::observe::changes::ChangeKind;
@@ -29,6 +27,7 @@ use crate::readiness::Readiness;
 use crate::serve::body_budget::BodyBudget;
 use crate::source::PolicyOrigin;
 use crate::state::StateFolder;
+use crate::{Config, StartError};
 
 #[derive(Debug)]
 pub(crate) struct ServiceContext {
@@ -56,6 +55,15 @@ pub(crate) struct ServiceContext {
     pub(crate) proxy: OnceLock<Weak<dyn Reload>>,
     /// The hour in which an untrusted proxy was reported, as [`NoticeHour::word`].
     untrusted_reported: AtomicU64,
+}
+
+/// A listener whose settings can be replaced.
+pub(crate) trait Reload: Send + Sync {
+    /// Reads what the settings name, and returns the function that puts them in force.
+    ///
+    /// # Errors
+    /// Why they cannot be in force.
+    fn prepare(self: Arc<Self>, settings: &Settings) -> Result<Box<dyn FnOnce()>, StartError>;
 }
 
 impl ServiceContext {

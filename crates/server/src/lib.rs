@@ -63,7 +63,6 @@ mod opening;
 mod percent;
 mod readiness;
 mod regular_file;
-mod restart;
 mod serve;
 mod service;
 mod signals;

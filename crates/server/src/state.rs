@@ -19,7 +19,6 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -58,19 +57,7 @@ pub(crate) struct StateFolder {
     _lock: fs::File,
     /// Held while a snapshot is written.
     writing: Mutex<()>,
-    counts: StateCounts,
-}
-
-/// Snapshots of the counters.
-#[derive(Debug, Default)]
-struct StateCounts {
-    saved: AtomicU64,
-    /// Of the history, too.
-    failed: AtomicU64,
-    /// Size of the last one.
-    bytes: AtomicU64,
-    /// Second since 1970 at which it was written.
-    at: AtomicU64,
+    pub(crate) levels: Mutex<StateLevels>,
 }
 
 impl StateFolder {
@@ -99,7 +86,7 @@ impl StateFolder {
             path,
             _lock: lock,
             writing: Mutex::new(()),
-            counts: StateCounts::default(),
+            levels: Mutex::default(),
         })))
     }
 
@@ -127,18 +114,5 @@ impl StateFolder {
         };
         let path = path.display();
         format!("{path} is not used, so this process starts without it: {error} ({kept})")
-    }
-}
-
-impl StateFolder {
-    /// Returns the values of the metrics.
-    pub(crate) fn levels(&self) -> StateLevels {
-        let counts = &self.counts;
-        StateLevels {
-            saved: counts.saved.load(Ordering::Relaxed),
-            failed: counts.failed.load(Ordering::Relaxed),
-            bytes: counts.bytes.load(Ordering::Relaxed),
-            at_seconds: counts.at.load(Ordering::Relaxed),
-        }
     }
 }

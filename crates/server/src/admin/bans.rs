@@ -36,7 +36,7 @@ pub(super) async fn list(shared: &ServiceContext, query: &str) -> CallResult {
             let limits = numbers(rule, rule.variants.numbers()).map(|(limit, _)| limit);
             let limits: Vec<_> = limits.collect();
             let page = redis.main().bans(&limits, from.as_ref(), top, now).await;
-            page.map_err(|error| doors::store_down(&error))?
+            page.map_err(doors::store_down)?
         }
     };
     // Without `reveal` as a call that lifts a ban takes them.
@@ -228,7 +228,7 @@ pub(super) async fn set_by_hand(
         Some(entry) => table.set(limit, key, entry),
         None => table.lift(limit, key),
     });
-    if has_room.await.map_err(|error| doors::store_down(&error))? {
+    if has_room.await.map_err(doors::store_down)? {
         return Ok(before);
     }
     let detail = format!("{MAX_BY_HAND} keys are banned or allowed by hand; lift some of them");
@@ -245,11 +245,13 @@ async fn lift_ban(shared: &ServiceContext, rule: &Rule, key: Key<'_>) -> Result<
     // The plan of the key is not known here: its ban is lifted under each of its numbers.
     for (limit, _) in numbers(rule, rule.variants.of_key(key)) {
         let charge = free_charge(limit, key);
-        let down = |error| doors::store_down(&error);
-        let before = store.look(&[charge], now).await.map_err(down)?;
+        let before = store
+            .look(&[charge], now)
+            .await
+            .map_err(doors::store_down)?;
         was_banned |= before.each.iter().any(|each| each.verdict.is_ban());
         let lifted = store.ban(&[charge], Nanos::ZERO, now).await;
-        lifted.map_err(down)?;
+        lifted.map_err(doors::store_down)?;
     }
     shared.observers.bans.lift(rule.limit.id, key);
     Ok(was_banned)

@@ -118,7 +118,7 @@ pub(super) async fn reset(shared: &ServiceContext, name: &str, query: &str) -> C
     let limits = limits.flat_map(|rule| numbers(rule, rule.variants.of_key(key)));
     let charges: Vec<Charge<'_>> = limits.map(|(limit, _)| free_charge(limit, key)).collect();
     let had = shared.keeper.store().reset(&charges, now).await;
-    let had = had.map_err(|error| doors::store_down(&error))?;
+    let had = had.map_err(doors::store_down)?;
     if by_hand::of_key(shared, rule, key).is_some() {
         bans::set_by_hand(shared, rule, key, None).await?;
     }
@@ -146,7 +146,7 @@ pub(super) async fn shared_key(
 ) -> Result<Option<Decision>, Problem> {
     let charge = free_charge(limit, key);
     let looked = store.look(&[charge], now).await;
-    let decisions = looked.map_err(|error| doors::store_down(&error))?;
+    let decisions = looked.map_err(doors::store_down)?;
     let owes = |decision: &Decision| decision.reset_after > Nanos::ZERO;
     Ok(decisions.each.first().copied().filter(owes))
 }

@@ -18,7 +18,6 @@ use crate::observe::metrics::{
     Coding, DeniedKeys, Format, Levels, LimitLevels, LimitSources, MetricValues, SharedStore,
 };
 use crate::serve::listener::Reply;
-use crate::state::StateFolder;
 use crate::store::by_hand;
 
 /// `GET /metrics`, in the format and the coding that the request accepts.
@@ -106,7 +105,7 @@ pub(crate) fn read(shared: &ServiceContext) -> Vec<MetricValues> {
         usage: usage.clone(),
         held: shared.hold.standing(),
         shared: of_shared,
-        state: shared.state.as_deref().map(StateFolder::levels),
+        state: shared.state.as_ref().map(|folder| *folder.levels.lock()),
         webhook: shared
             .observers
             .alerts

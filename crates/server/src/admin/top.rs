@@ -1,7 +1,7 @@
 //! Top: the busiest and the most refused keys of a limit, and the limits that refuse most.
 
 use ratekeeper_core::{Key, LimitId, Nanos, Time};
-use ratekeeper_policy::{Policy, RevealKeys, Rule};
+use ratekeeper_policy::{Policy, Rule};
 use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ pub(super) fn answer(shared: &ServiceContext, query: &str) -> CallResult {
     let policy = shared.keeper.policy();
     let answer = if query.text("limit").is_some() {
         let rule = query.rule(&policy)?;
-        keys(shared, rule, &listed, policy.settings.reveal_keys)
+        keys(shared, rule, &listed)
     } else {
         limits(shared, &policy, &listed)
     };
@@ -80,12 +80,11 @@ pub(super) fn most_denied(
 
 /// Returns the keys of a limit that were refused most in this minute and the one before it.
 pub(super) fn most_refused(shared: &ServiceContext, rule: &Rule, count: usize) -> Value {
-    let how = shared.keeper.policy().settings.reveal_keys;
     let query = TopQuery {
         count,
         ..TopQuery::default()
     };
-    keys(shared, rule, &query, how)
+    keys(shared, rule, &query)
 }
 
 /// Returns the number of keys that asked a limit in this hour and the one before it, of those that
@@ -97,7 +96,8 @@ pub(super) fn keys_of_the_hour(shared: &ServiceContext, limit: LimitId, now: Tim
     json!({ "asked": found.distinct, "keys": found.distinct_denied, "first": found.first_denied })
 }
 
-fn keys(shared: &ServiceContext, rule: &Rule, query: &TopQuery, how: RevealKeys) -> Value {
+fn keys(shared: &ServiceContext, rule: &Rule, query: &TopQuery) -> Value {
+    let how = shared.keeper.policy().settings.reveal_keys;
     let now = shared.now();
     let reveal = shared.key_reveal(how);
     let found = found(shared, rule, query, query.count, now);

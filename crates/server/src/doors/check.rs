@@ -276,13 +276,13 @@ pub(super) async fn ask(
         CheckCall::Refund => keeper.refund(&facts, scope).await.map(Box::new),
         CheckCall::Reset => keeper.reset(&facts, scope).await.map(Box::new),
     };
-    answer.map_err(|error| store_down(&error))
+    answer.map_err(store_down)
 }
 
 /// Returns the problem without internal details, which are in the log.
-pub(crate) fn store_down(error: &StoreError) -> Problem {
+pub(crate) fn store_down(error: StoreError) -> Problem {
     if let StoreError::Unsupported(why) = error {
-        return Problem::new(NO_REFUND, why.clone());
+        return Problem::new(NO_REFUND, why);
     }
     tracing::warn!(event = "store.failed", %error);
     Problem::new(STORE_DOWN, "the store does not answer, try again later")

@@ -21,7 +21,6 @@ mod kept;
 mod listener;
 mod preflight;
 mod refusal;
-pub(crate) mod reload;
 mod upstreams;
 
 use std::net::IpAddr;

@@ -13,7 +13,7 @@ use std::sync::Weak;
 use ratekeeper::Clock;
 use ratekeeper_core::{Origin, Time};
 use ratekeeper_policy::config::{self, Colour, Context, Diagnostic};
-use ratekeeper_policy::{Policy, Rule, RuleMode};
+use ratekeeper_policy::{Listen, Policy, ProxySettings, Rule, RuleMode, Settings};
 
 use super::SeenFile;
 use super::envoy_files::compile;
@@ -22,7 +22,6 @@ use super::policy_text::PolicyText;
 use crate::addresses;
 use crate::context::ServiceContext;
 use crate::observe::metrics::ConfigSource;
-use crate::restart::waits_for_restart;
 use crate::{Config, Event, StartError, Trigger};
 
 /// The policy a service starts with.
@@ -337,6 +336,35 @@ impl ServiceContext {
         });
         report
     }
+}
+
+/// Returns the settings that a running service cannot change.
+fn waits_for_restart(before: &Settings, now: &Settings) -> impl Iterator<Item = &'static str> {
+    let (listen, proxy) = (&before.listen, &now.listen.proxy);
+    let fixed = |proxy: &Option<ProxySettings>| {
+        let proxy = proxy.as_ref();
+        proxy.map(|proxy| (proxy.address.clone(), proxy.tls.is_empty()))
+    };
+    let is_elsewhere = fixed(&listen.proxy) != fixed(proxy);
+    let others = Listen {
+        proxy: proxy.clone(),
+        ..listen.clone()
+    };
+    let state = before.state != now.state || before.state_every != now.state_every;
+    [
+        (others != now.listen, "[listen]"),
+        (is_elsewhere, "the address or TLS of [listen.proxy]"),
+        (
+            before.memory_budget != now.memory_budget,
+            "the memory budget",
+        ),
+        (state, "the folder of the state"),
+        (before.redis != now.redis, "[store.redis]"),
+        (before.alerts != now.alerts, "[alerts]"),
+        (before.otlp != now.otlp, "[otlp]"),
+    ]
+    .into_iter()
+    .filter_map(|(changed, what)| changed.then_some(what))
 }
 
 fn render(path: &Path, text: &str, findings: &[Diagnostic]) -> String {

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ratekeeper::Clock;
@@ -181,11 +180,10 @@ impl StateFolder {
         });
         match written {
             Ok(bytes) => {
-                self.counts.saved.fetch_add(1, Ordering::Relaxed);
-                self.counts.bytes.store(bytes, Ordering::Relaxed);
-                self.counts
-                    .at
-                    .store(shared.unix_seconds(), Ordering::Relaxed);
+                let mut levels = self.levels.lock();
+                levels.saved += 1;
+                levels.bytes = bytes;
+                levels.at_seconds = shared.unix_seconds();
                 tracing::debug!(event = "state.saved", keys, bytes);
             }
             Err(error) => self.note_failure(COUNTERS, &error),
@@ -193,7 +191,7 @@ impl StateFolder {
     }
 
     fn note_failure(&self, file: &str, error: &io::Error) {
-        self.counts.failed.fetch_add(1, Ordering::Relaxed);
+        self.levels.lock().failed += 1;
         tracing::warn!(event = "state.failed", file, %error);
     }
 }

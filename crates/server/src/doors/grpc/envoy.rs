@@ -27,7 +27,7 @@ use ratekeeper_wire::rate_limit_descriptor::RateLimitOverride;
 use ratekeeper_wire::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse, read_request};
 use smallvec::SmallVec;
 
-use super::refusal::{store_down, unread, wrong};
+use super::{store_down, unread, wrong};
 use crate::context::ServiceContext;
 use crate::doors::permits::new_nonce;
 use crate::observe::denial_log::LoggedRequest;
@@ -75,7 +75,7 @@ async fn decide(
         asked.push(ask(request, wire, descriptor));
     }
     let answers = shared.keeper.call_for_report(&asked, new_nonce).await;
-    let answers = answers.map_err(|error| store_down(&error))?;
+    let answers = answers.map_err(store_down)?;
     // A call has descriptors, and no request line.
     shared.record(Protocol::Rls, LoggedRequest::default(), answers.whole());
     Ok(answer::response(&answers))

@@ -12,14 +12,14 @@
 pub(super) mod envoy;
 mod health;
 mod reflection;
-mod refusal;
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use prost_reflect::DescriptorPool;
 use ratekeeper_policy::Policy;
-use ratekeeper_wire::{DESCRIPTORS, MAX_REQUEST_BYTES};
+use ratekeeper_store::StoreError;
+use ratekeeper_wire::{DESCRIPTORS, MAX_REQUEST_BYTES, WireRefusal};
 
 use self::health::HealthService;
 use crate::context::ServiceContext;
@@ -127,4 +127,27 @@ impl ConnectionContext {
             _ => call.fail(&GrpcStatus::new(Code::Unimplemented, "no such method")),
         }
     }
+}
+
+/// Shows no internal details, which are in the log. Envoy's `failure_mode_deny` decides.
+fn store_down(error: StoreError) -> GrpcStatus {
+    if let StoreError::Unsupported(why) = error {
+        return wrong(why);
+    }
+    tracing::warn!(event = "store.failed", %error);
+    GrpcStatus::new(Code::Unavailable, "the store cannot answer")
+}
+
+/// Returns the status of a request that is not valid.
+fn wrong(message: impl Into<String>) -> GrpcStatus {
+    GrpcStatus::new(Code::InvalidArgument, message)
+}
+
+/// Returns the status of a message that is not read.
+fn unread(refusal: &WireRefusal) -> GrpcStatus {
+    let code = match refusal {
+        WireRefusal::TooLarge { .. } => Code::ResourceExhausted,
+        _ => Code::InvalidArgument,
+    };
+    GrpcStatus::new(code, refusal.to_string())
 }

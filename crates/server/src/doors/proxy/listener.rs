@@ -22,11 +22,10 @@ use tokio::time::timeout;
 
 use super::ProxyDoor;
 use super::body::ProxyBody;
-use super::reload::Reload;
 use crate::addresses::own_upstream;
 use crate::capacity::Capacity;
 use crate::config::proxy_settings;
-use crate::context::ServiceContext;
+use crate::context::{Reload, ServiceContext};
 use crate::observe::metrics::RequestFault;
 use crate::serve::connection_state::HeadBounds;
 use crate::serve::listener::{Caller, Handle};

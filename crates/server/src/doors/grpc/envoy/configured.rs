@@ -19,7 +19,7 @@ use serde_json::{Map, Value as Json, json};
 use super::answer::code;
 use super::{fields, unit_of};
 use crate::context::ServiceContext;
-use crate::doors::grpc::refusal::{store_down, wrong};
+use crate::doors::grpc::{store_down, wrong};
 use crate::serve::grpc;
 
 /// Maximum depth of values in a rule's metadata; deeper values are left out.
@@ -41,7 +41,7 @@ pub(super) async fn decide(
     let before = clock.now();
     let answer = shared.keeper.rate_limit(config, &call).await;
     let answer = answer.map_err(|error| match error {
-        RateLimitError::Store(error) => store_down(&error),
+        RateLimitError::Store(error) => store_down(error),
         error => wrong(error.to_string()),
     })?;
     let took = clock.now().since(before);
