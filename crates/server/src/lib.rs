@@ -87,4 +87,4 @@ pub use service::Service;
 pub use source::envoy_files::{EnvoyFile, read_envoy_files};
 pub use source::policy_file::writable_by_all;
 pub use store::choice::{StoreAddress, StoreChoice, StoreSettings};
-pub use store::redis_config::redis_config;
+pub use store::redis_config;

@@ -82,10 +82,8 @@ impl Service {
         clock: ServiceClock,
         continued: impl FnOnce(SavedClock) -> Option<ServiceClock>,
     ) -> Result<Self, StartError> {
-        let token = match &config.admin_token {
-            Some(text) => Some(Token::new(text).ok_or(StartError::Token)?),
-            None => None,
-        };
+        let token = config.admin_token.as_deref().map(Token::new);
+        let token = token.map(|it| it.ok_or(StartError::Token)).transpose()?;
         let (loaded, last_seen) = reload::load_first(config, &clock)?;
         let settings = &loaded.policy.settings;
         let home = config.policy.as_deref().and_then(Path::parent);
@@ -153,10 +151,9 @@ impl Service {
         }
         state::saving::restore(&shared, counters, &mut notices);
         shared.sink.notices(notices);
-        let proxy = match doors.addresses().take(Door::Proxy) {
-            Some(own) => ProxyListener::open(&shared, own, config)?,
-            None => None,
-        };
+        let proxy = doors.addresses().take(Door::Proxy);
+        let proxy = proxy.map(|own| ProxyListener::open(&shared, own, config));
+        let proxy = proxy.transpose()?.flatten();
         let open = Open {
             proxy,
             grpc: GrpcDoor {
@@ -178,11 +175,8 @@ impl Service {
             .enable_all()
             .build()
             .map_err(failed)?;
-        let signals = if config.signals {
-            Some(Signals::listen(&runtime).map_err(failed)?)
-        } else {
-            None
-        };
+        let signals = config.signals.then(|| Signals::listen(&runtime));
+        let signals = signals.transpose().map_err(failed)?;
         let workers = Workers::start(config.workers)?;
         let addresses = open.doors.addresses();
         addresses.announce(&open.shared.sink);

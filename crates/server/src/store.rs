@@ -9,7 +9,6 @@
 
 pub(crate) mod by_hand;
 pub(crate) mod choice;
-pub(crate) mod redis_config;
 pub(crate) mod secrets;
 pub(crate) mod servers;
 
@@ -18,13 +17,13 @@ use std::time::Duration;
 
 use ratekeeper_core::{Nanos, Origin, Outage, Time};
 use ratekeeper_store::{
-    AnyStore, Fallback, HealthChange, MemoryConfig, MemoryStore, RedisStore, StoreError,
+    AnyStore, Fallback, HealthChange, MemoryConfig, MemoryStore, RedisConfig, RedisStore,
+    StoreError,
 };
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
 use crate::observe::metrics::ahead;
-use crate::store::redis_config::redis_config;
 use crate::store::secrets::StoreSecrets;
 use crate::store::servers::ServerLog;
 use crate::{Event, StartError, StoreSettings};
@@ -51,12 +50,29 @@ pub(crate) fn open(
     };
     let config = redis_config(shared, origin)?;
     let secrets = StoreSecrets::of(shared, &config);
-    let store = RedisStore::new(config).map_err(|error| match error {
-        StoreError::Misconfigured(why) => StartError::Store(why),
-        other => StartError::Store(other.to_string()),
-    })?;
+    let store = RedisStore::new(config).map_err(refused)?;
     let fallback = Fallback::new(store, memory, shared.redis.nodes);
     Ok((AnyStore::Redis(Box::new(fallback)), secrets))
+}
+
+/// Returns the connection to the store of these settings, for limits on a clock of that origin.
+///
+/// # Errors
+/// [`StartError::Store`] if a secret or a certificate is not where the settings say. Paths are
+/// taken as they are: see [`StoreSettings::at_home`].
+pub fn redis_config(shared: &StoreSettings, origin: Origin) -> Result<RedisConfig, StartError> {
+    let login = shared.login.as_ref();
+    let login = login.map(|login| (login.username.clone(), login.password.clone()));
+    let config = ratekeeper::redis_config(&shared.redis, login).map_err(refused)?;
+    Ok(RedisConfig { origin, ..config })
+}
+
+/// Returns why a store that these settings ask for cannot be used.
+fn refused(error: StoreError) -> StartError {
+    match error {
+        StoreError::Misconfigured(why) => StartError::Store(why),
+        other => StartError::Store(other.to_string()),
+    }
 }
 
 /// Looks after a shared store until the service ends.

@@ -253,9 +253,7 @@ impl ProxyDoor {
             }
         }
     }
-}
 
-impl ProxyDoor {
     /// Removes fields that the application may take for those that limits read.
     fn remove_lookalikes(&self, headers: &mut HeaderMap) {
         let policy = self.shared.keeper.look_at_policy();

@@ -19,7 +19,7 @@ use ratekeeper_policy::{RedisSettings, Secret};
 use ratekeeper_store::{RedisConfig, RedisServers, RedisStore, RedisTls, StoreError};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::redis_config::redis_config;
+use super::redis_config;
 use crate::StoreSettings;
 use crate::context::ServiceContext;
 

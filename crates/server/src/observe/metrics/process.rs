@@ -106,9 +106,7 @@ impl Process {
             table::OTLP_EVENTS_DROPPED.write(out, otlp.dropped_events.count());
         }
     }
-}
 
-impl Process {
     fn encode_tls(&self, out: &mut MetricList) {
         let Some(listeners) = self.tls.get().filter(|tls| !tls.is_empty()) else {
             return;
