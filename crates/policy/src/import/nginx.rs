@@ -117,7 +117,7 @@ pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
         areas.push(place.area);
     }
     for name in zones.known.keys().filter(|name| !named.contains(*name)) {
-        writer.unsupported(&format!("zone {name}: not imported: no server uses it"));
+        writer.unsupported(&format!("zone {name}: not imported: it counts no request"));
     }
     areas::write(&areas, &limits.drafts, &mut writer);
     Ok(writer.finish())
@@ -210,7 +210,9 @@ fn client_ip(directives: &[Directive], writer: &mut Writer) {
     }
     let header = found.header.as_deref().unwrap_or("x-real-ip");
     if header == "proxy_protocol" {
-        writer.unsupported("real_ip_header proxy_protocol: the PROXY protocol is not read here");
+        let why = "not imported: write `proxy_protocol = true` in [listen.proxy], and the balancers \
+                   in `trusted_proxies` of [client_ip]";
+        writer.unsupported(&format!("real_ip_header proxy_protocol: {why}"));
         return;
     }
     if header == "x-forwarded-for" && !found.recursive {
@@ -236,11 +238,9 @@ impl RealIp {
         for directive in directives {
             match (directive.name.as_str(), directive.words.first()) {
                 ("set_real_ip_from", Some(address)) => {
-                    if crate::network(address).is_err() {
-                        let line = directive.line;
-                        writer.unsupported(&format!(
-                            "line {line}: set_real_ip_from {address}: expected an address or network"
-                        ));
+                    if address != "unix:" && crate::network(address).is_err() {
+                        let why = format!("`{address}` is no address or network");
+                        directive.unsupported(&why, writer);
                     } else if !self.proxies.contains(address) {
                         self.proxies.push(address.clone());
                     }
@@ -260,8 +260,8 @@ struct Limits {
     drafts: Vec<ImportedLimit>,
     /// The use of a zone by each draft.
     used: Vec<(Use, Refusals)>,
-    /// Lines of directives that were reported.
-    reported: Vec<usize>,
+    /// Uses of zones that were reported.
+    reported: HashSet<String>,
 }
 
 impl Limits {
@@ -291,11 +291,12 @@ impl Limits {
                     self.drafts.push(draft);
                     self.used.push(wanted);
                 }
-                Err(why) if !self.reported.contains(line) => {
-                    self.reported.push(*line);
-                    writer.unsupported(&format!("line {line}: not imported: {why}"));
+                Err(why) => {
+                    let why = format!("line {line}: not imported: {why}");
+                    if self.reported.insert(why.clone()) {
+                        writer.unsupported(&why);
+                    }
                 }
-                Err(_) => {}
             }
         }
         indexes
@@ -310,24 +311,19 @@ fn draft(used: &Use, zones: &Zones, refusals: Refusals) -> Result<ImportedLimit,
     if zone.rate.is_some() != is_requests {
         return Err(format!("the zone `{name}` is of the other kind"));
     }
-    let of_zone = |why: String| format!("zone {name}: {why}");
-    let (key, matches) = zones.variables.counted(&zone.key).map_err(of_zone)?;
-    let key = zone::key(&key).map_err(of_zone)?;
-    let mut lines = used.lines(zone);
-    if let Some(missing) = key.missing {
-        lines.push(format!("missing_key = \"{missing}\""));
-    }
-    lines.push(format!("status = {}", refusals.status));
-    if refusals.is_dry_run {
-        lines.push("mode = \"shadow\"".to_owned());
-    }
-    Ok(ImportedLimit {
+    let mut limit = ImportedLimit {
         called: name.to_owned(),
-        matches,
-        key: key.parts,
-        lines,
+        lines: used.lines(zone),
         ..ImportedLimit::default()
-    })
+    };
+    let key = zones.variables.counted(&zone.key, &mut limit);
+    key.and_then(|key| zone::key(&key, &mut limit))
+        .map_err(|why| format!("zone {name}: {why}"))?;
+    limit.lines.push(format!("status = {}", refusals.status));
+    if refusals.is_dry_run {
+        limit.lines.push("mode = \"shadow\"".to_owned());
+    }
+    Ok(limit)
 }
 
 #[cfg(test)]

@@ -193,13 +193,17 @@ fn an_empty_key_is_an_exception() {
             "match = { method = \"POST\" }\nkey = [\"ip/128\"]",
         ),
         (
-            "map $http_x_internal $key { default $http_x_api_key; yes ''; }",
-            "match = { header.\"x-internal\" = \"!yes\" }\nkey = [\"header:x-api-key\"]\n\
+            "map $http_x_internal $key { default $http_x_api_key; 1 ''; }",
+            "match = { header.\"x-internal\" = \"!1\" }\nkey = [\"header:x-api-key\"]\n\
              missing_key = \"skip\"",
         ),
         (
             "map $remote_addr $key { default $binary_remote_addr; 192.0.2.1 \"\"; }",
             "match = { ip = \"!192.0.2.1\" }\nkey = [\"ip/128\"]",
+        ),
+        (
+            "geo $remote_addr $key { default ''; 192.0.2.0/24 all; }",
+            "match = { ip = \"192.0.2.0/24\" }\nkey = [\"all\"]",
         ),
     ] {
         let policy = of_key(variables);
@@ -233,6 +237,107 @@ fn an_empty_key_is_an_exception() {
         assert!(policy.contains("UNSUPPORTED"), "{policy}");
         assert!(policy.contains(why), "{why}\n{policy}");
     }
+}
+
+#[test]
+fn a_variable_that_nginx_compares_by_another_text_is_not_translated() {
+    for (variables, why) in [
+        (
+            "map $remote_addr $key { default $uri; 127.0.0.0/8 ''; }",
+            "the value `127.0.0.0/8` has no counterpart",
+        ),
+        (
+            "map $remote_addr $key { default $uri; 2001:DB8:0::1 ''; }",
+            "the value `2001:DB8:0::1` has no counterpart",
+        ),
+        (
+            "map $binary_remote_addr $key { default $uri; 127.0.0.1 ''; }",
+            "$binary_remote_addr has no counterpart",
+        ),
+        (
+            "map $http_host $key { default $uri; a.example ''; }",
+            "$http_host has no counterpart",
+        ),
+        (
+            "map $server_name $key { default ''; a.example $uri; }",
+            "$server_name has no counterpart",
+        ),
+        (
+            "geo $http_x_real_ip $free { default 0; 192.0.2.0/24 1; }
+             map $free $key { 0 $uri; 1 ''; }",
+            "`geo $http_x_real_ip` has no counterpart",
+        ),
+        (
+            "geo $binary_remote_addr $key { default $uri; 192.0.2.0/24 ''; }",
+            "`geo $binary_remote_addr` has no counterpart",
+        ),
+        // The name ends before the dash, and before the dot.
+        (
+            "map $http_x-foo $key { default ''; 1-foo $uri; }",
+            "$http_x-foo has no counterpart",
+        ),
+        (
+            "map \"$arg_x.b\" $key { default ''; \"1.b\" $uri; }",
+            "$arg_x.b has no counterpart",
+        ),
+    ] {
+        let policy = of_key(variables);
+        assert!(policy.contains(why), "{why}\n{policy}");
+        assert!(!policy.contains("[[limit]]"), "{policy}");
+    }
+}
+
+#[test]
+fn values_that_nginx_compares_in_any_case_are_listed() {
+    for (source, field) in [
+        ("$http_user_agent", "header.\"user-agent\""),
+        ("$cookie_tier", "cookie.\"tier\""),
+        ("$arg_mode", "query.\"mode\""),
+    ] {
+        let map = |cases: &str| of_key(&format!("map {source} $key {{ {cases} }}"));
+        let policy = map("default ''; Bad $uri;");
+        let why = "UNSUPPORTED a: the values of $key are compared exactly, by nginx in any case";
+        assert!(policy.contains(why), "{policy}");
+        assert!(policy.contains(&format!("{field} = \"Bad\"")), "{policy}");
+        let policy = map("default $uri; 12 '';");
+        assert!(policy.contains(&format!("{field} = \"!12\"")), "{policy}");
+        assert!(!policy.contains("UNSUPPORTED"), "{policy}");
+    }
+}
+
+#[test]
+fn a_key_of_which_all_parts_may_be_empty_is_listed() {
+    let zone = |key: &str| {
+        import(&format!(
+            "limit_req_zone {key} zone=a:1m rate=1r/s; server {{ limit_req zone=a; }}"
+        ))
+    };
+    for (key, missing, is_listed) in [
+        ("$arg_s$arg_t", "shared", true),
+        ("$http_x_api_key$cookie_sid", "shared", true),
+        ("$arg_s$arg_s", "skip", false),
+        ("x$arg_s$arg_t", "shared", false),
+        ("$uri$arg_s", "shared", false),
+    ] {
+        let policy = zone(key);
+        let missing = format!("missing_key = \"{missing}\"");
+        assert!(policy.contains(&missing), "{policy}");
+        let why = "a: requests with no part of its key are counted together, by nginx not at all";
+        assert_eq!(policy.contains(why), is_listed, "{policy}");
+    }
+}
+
+#[test]
+fn each_use_of_a_line_is_listed_once() {
+    let uses = "limit_req zone=c; limit_req zone=d;";
+    let text = format!(
+        "limit_req_zone $x zone=c:1m rate=1r/s; limit_req_zone $x zone=d:1m rate=1r/s;
+         server {{ {uses} location /a {{}} }}"
+    );
+    let expected = ["c", "d"].map(|zone| {
+        format!("line 2: not imported: zone {zone}: the variable $x has no counterpart")
+    });
+    assert_eq!(nginx(&text).unwrap().unsupported, expected);
 }
 
 #[test]
@@ -279,5 +384,15 @@ upstream = [\"http://127.0.0.1:81\"]";
             "location ~ x of server of line 2: its proxy_pass is not imported",
             "location /files/ of server of line 2: nginx answers its requests",
         ],
+    );
+}
+
+#[test]
+fn callers_of_a_socket_are_trusted_as_in_nginx() {
+    let policy = import("set_real_ip_from unix:; server { }");
+    assert!(policy.contains("trusted_proxies = [\"unix:\"]"), "{policy}");
+    lists(
+        "set_real_ip_from 10.0.0.7; real_ip_header proxy_protocol; server { }",
+        &["write `proxy_protocol = true` in [listen.proxy]"],
     );
 }

@@ -7,10 +7,11 @@
 //! ```
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use super::directive::Directive;
 use crate::import::areas::PathRange;
-use crate::import::limits::{Matches, quoted};
+use crate::import::limits::{ImportedLimit, quoted};
 use crate::nginx_part::nginx_part;
 
 /// Maximum number of variables that lead to one another.
@@ -23,7 +24,7 @@ pub(super) struct Variables(HashMap<String, Variable>);
 /// Values of a source, and what stands for them.
 #[derive(Clone)]
 struct Variable {
-    /// `None` for the address of a client.
+    /// `None` for the networks of a `geo`, which holds the address of a client.
     source: Option<String>,
     cases: Vec<(String, String)>,
     default: String,
@@ -52,6 +53,9 @@ impl Variables {
             default: String::new(),
             odd: None,
         };
+        if directive.name == "geo" {
+            variable.odd = variable.source.take().map(|source| format!("geo {source}"));
+        }
         for case in directive.block.iter().flatten() {
             match (case.name.as_str(), &case.words[..]) {
                 ("volatile", []) => {}
@@ -67,10 +71,10 @@ impl Variables {
             .insert(name.trim_start_matches('$').to_owned(), variable);
     }
 
-    /// Returns the key that a zone counts by, and the requests that it counts.
-    pub(super) fn counted(&self, key: &str) -> Result<(String, Matches), String> {
+    /// Returns the key that a zone counts by; writes which requests it counts to the limit.
+    pub(super) fn counted(&self, key: &str, limit: &mut ImportedLimit) -> Result<String, String> {
         let Some(name) = self.name(key) else {
-            return Ok((key.to_owned(), Matches::new()));
+            return Ok(key.to_owned());
         };
         let table = self.table(name, MAX_DEPTH)?;
         let values = table.cases.iter().map(|(_, value)| value);
@@ -90,12 +94,18 @@ impl Variables {
         let sign = if is_counted { "!" } else { "" };
         let listed: Vec<_> = others.map(|(value, _)| format!("{sign}{value}")).collect();
         if listed.is_empty() {
-            return Ok((key.clone(), Matches::new()));
+            return Ok(key.clone());
         }
         if table.field == "ip" {
             distinct(name, &table)?;
         }
-        Ok((key.clone(), vec![(table.field.clone(), listed)]))
+        let has_case = |value: &String| value.contains(|c: char| c.is_ascii_alphabetic());
+        if table.field.contains('.') && listed.iter().any(has_case) {
+            let why = format!("the values of ${name} are compared exactly, by nginx in any case");
+            limit.lost.push(why);
+        }
+        limit.matches.push((table.field.clone(), listed));
+        Ok(key.clone())
     }
 
     /// Returns the name of a variable of the file: `key` of `$key` and `${key}`.
@@ -129,7 +139,14 @@ impl Variables {
         let field = field(source).ok_or_else(|| format!("${name}: {source} has no counterpart"))?;
         let odd = |value: &&(String, String)| {
             let value = &value.0;
-            let plain = field != "path" || PathRange::is_plain(value);
+            let plain = match field.as_str() {
+                "path" => PathRange::is_plain(value),
+                // A `map` compares texts: a network is none, nor is another spelling.
+                "ip" => value
+                    .parse::<IpAddr>()
+                    .is_ok_and(|ip| ip.to_string() == *value),
+                _ => true,
+            };
             !plain || value.is_empty() || value.starts_with('!') || value.contains('*')
         };
         if let Some((value, _)) = variable.cases.iter().find(odd) {
@@ -148,9 +165,12 @@ impl Variable {
     }
 }
 
-/// Returns the field of `match` for a variable.
+/// Returns the field of `match` for a variable; `None` for one that nginx may know by another text.
 fn field(source: &str) -> Option<String> {
-    let part = nginx_part(source.strip_prefix('$')?)?;
+    let part = match source.strip_prefix('$')? {
+        "binary_remote_addr" | "http_host" | "server_name" => return None,
+        name => nginx_part(name)?,
+    };
     Some(match part.split_once(':') {
         Some((kind, name)) => format!("{kind}.{}", quoted(name)),
         None if part == "ip/128" => "ip".to_owned(),

@@ -11,7 +11,7 @@
 //! token buckets, and admit the same requests at the same times.
 
 use super::directive::Directive;
-use crate::import::limits::LEASE;
+use crate::import::limits::{ImportedLimit, LEASE};
 use crate::nginx_part::nginx_part;
 
 /// Unit of `rate`: requests a second are counted in thousandths.
@@ -142,16 +142,8 @@ impl Use {
     }
 }
 
-/// A key: its parts, and whether requests without them are counted.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct ZoneKey {
-    pub(super) parts: Vec<String>,
-    pub(super) missing: Option<&'static str>,
-}
-
-/// Returns the parts of a key such as `$binary_remote_addr$uri`.
-pub(super) fn key(text: &str) -> Result<ZoneKey, String> {
-    let mut key = ZoneKey::default();
+/// Writes the parts of a key such as `$binary_remote_addr$uri` to a limit.
+pub(super) fn key(text: &str, limit: &mut ImportedLimit) -> Result<(), String> {
     let mut may_be_empty = true;
     for (index, piece) in text.split('$').enumerate() {
         if index == 0 {
@@ -170,18 +162,24 @@ pub(super) fn key(text: &str) -> Result<ZoneKey, String> {
         let part =
             nginx_part(name).ok_or_else(|| format!("the variable ${name} has no counterpart"))?;
         may_be_empty &= part.contains(':');
-        if !key.parts.contains(&part) {
-            key.parts.push(part);
+        if !limit.key.contains(&part) {
+            limit.key.push(part);
         }
     }
-    let optional = key.parts.iter().any(|part| part.contains(':'));
-    key.missing = match (optional, may_be_empty) {
-        (false, _) => None,
-        // nginx does not count a request with an empty key.
-        (true, true) if key.parts.len() == 1 => Some("skip"),
-        (true, _) => Some("shared"),
+    if !limit.key.iter().any(|part| part.contains(':')) {
+        return Ok(());
+    }
+    // nginx does not count a request with an empty key.
+    let missing = match limit.key[..] {
+        [_] if may_be_empty => "skip",
+        _ => "shared",
     };
-    Ok(key)
+    if may_be_empty && missing == "shared" {
+        let why = "requests with no part of its key are counted together, by nginx not at all";
+        limit.lost.push(why.to_owned());
+    }
+    limit.lines.push(format!("missing_key = \"{missing}\""));
+    Ok(())
 }
 
 #[cfg(test)]
@@ -208,14 +206,13 @@ mod tests {
             ("$http_a$cookie_b", "header:a cookie:b", Some("shared")),
             ("all", "", None),
         ] {
-            let key = key(text).unwrap();
-            assert_eq!(
-                (key.parts.join(" ").as_str(), key.missing),
-                (parts, missing),
-                "{text}"
-            );
+            let mut limit = ImportedLimit::default();
+            key(text, &mut limit).unwrap();
+            let missing = missing.map(|word| format!("missing_key = \"{word}\""));
+            assert_eq!(limit.key.join(" "), parts, "{text}");
+            assert_eq!(limit.lines, Vec::from_iter(missing), "{text}");
         }
-        assert!(key("$limit").is_err());
+        assert!(key("$limit", &mut ImportedLimit::default()).is_err());
     }
 
     #[test]
