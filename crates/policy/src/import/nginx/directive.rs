@@ -50,6 +50,16 @@ impl Directive {
         self.block.as_deref().unwrap_or_default()
     }
 
+    /// Returns true if its block answers every request by `return`, before nginx counts it.
+    pub(super) fn answers(&self) -> bool {
+        let is_return = |step: &Self| step.name == "return";
+        let is_step =
+            |step: &&Self| matches!(&step.name[..], "return" | "rewrite" | "break" | "if");
+        let mut steps = self.inner().iter().filter(is_step);
+        let first = steps.find(|step| step.name != "if" || !step.inner().iter().all(is_return));
+        first.is_some_and(is_return)
+    }
+
     /// Notes what a policy does not express of it.
     pub(super) fn unsupported(&self, why: &str, writer: &mut Writer) {
         writer.unsupported(&format!("line {}: {}: {why}", self.line, self.name));
@@ -138,7 +148,7 @@ impl Reader<'_> {
                 }
                 Token::Open
                     if words
-                        .last()
+                        .first()
                         .is_some_and(|word| word.ends_with("_by_lua_block")) =>
                 {
                     self.skip_block()?;
@@ -248,7 +258,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Skips a block of another language, in which braces come in pairs.
+    /// Skips a block of Lua, in which braces come in pairs, except in texts and comments.
     fn skip_block(&mut self) -> Result<(), Mistake> {
         let start = self.at;
         let mut depth = 1_usize;
@@ -256,6 +266,8 @@ impl Reader<'_> {
             match c {
                 '{' => depth += 1,
                 '}' => depth -= 1,
+                '"' | '\'' => drop(self.quoted(c, start)?),
+                '-' if self.peek() == Some('-') => while self.next().is_some_and(|c| c != '\n') {},
                 _ => {}
             }
             if depth == 0 {
@@ -308,8 +320,8 @@ mod tests {
             ("a { b; c {} }", "1:a(){1:b() 1:c(){}}"),
             ("a x#y \\;z;", "1:a(x#y|\\;z)"),
             (
-                "access_by_lua_block { if x then { } end } a;",
-                "1:access_by_lua_block(){} 1:a()",
+                "set_by_lua_block $x { if x then { } end \"}\" -- it's }\n } a;",
+                "1:set_by_lua_block($x){} 2:a()",
             ),
         ] {
             assert_eq!(read(text).as_deref(), Ok(expected), "{text}");

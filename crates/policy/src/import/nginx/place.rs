@@ -89,11 +89,13 @@ impl InForce {
                 },
                 "limit_req_status" | "limit_conn_status" => {
                     let status = directive.words.first().and_then(|word| word.parse().ok());
-                    if let Some(status) = status {
+                    // By 444 nginx closes the connection without an answer.
+                    if let Some(status) = status.filter(|status| *status != 444) {
                         refusals.status = status;
                     } else {
                         let word = directive.words.join(" ");
-                        directive.unsupported(&format!("`{word}` is no status"), writer);
+                        directive
+                            .unsupported(&format!("`{word}` is no status of an answer"), writer);
                     }
                 }
                 "limit_req_dry_run" | "limit_conn_dry_run" => {
@@ -191,7 +193,7 @@ pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<Ngin
             places: Vec::new(),
             writer: &mut *writer,
         };
-        walk.server(block, &in_force);
+        walk.server(server, &in_force);
         places.extend(walk.places);
     }
     places
@@ -235,40 +237,59 @@ struct Walk<'w> {
     /// Rank of the server.
     base: usize,
     server: String,
-    /// Locations that have the limits around them, and cannot be told from others.
-    untranslated: Vec<(usize, String, InForce)>,
+    /// Lines that matter where other places have other limits, and the limits in force there.
+    untranslated: Vec<(String, InForce)>,
     places: Vec<NginxPlace>,
     writer: &'w mut Writer,
 }
 
 impl Walk<'_> {
-    fn server(&mut self, block: &[Directive], in_force: &InForce) {
-        let called = self.server.clone();
-        self.place(called, PathRange::Prefix("/".to_owned()), in_force, block);
+    fn server(&mut self, server: &Directive, in_force: &InForce) {
+        let (block, called) = (server.inner(), self.server.clone());
+        self.place(called, PathRange::Prefix("/".to_owned()), in_force, server);
+        self.diversions(block, in_force);
         self.locations(block, in_force);
-        for (line, called, in_force) in std::mem::take(&mut self.untranslated) {
+        for (line, in_force) in std::mem::take(&mut self.untranslated) {
             if self.places.iter().any(|place| place.in_force != in_force) {
-                self.writer.unsupported(&format!(
-                    "line {line}: {called}: where other locations have its paths too, their limits \
-                     apply: only prefixes and whole paths are translated"
-                ));
+                self.writer.unsupported(&line);
             }
         }
     }
 
-    fn place(&mut self, called: String, path: PathRange, in_force: &InForce, block: &[Directive]) {
+    /// Reports directives by which nginx counts requests by another path, or not at all.
+    fn diversions(&mut self, block: &[Directive], in_force: &InForce) {
+        let is_counted = !in_force.uses.is_empty() || block.iter().any(super::has_limits);
+        let steps = block.iter().flat_map(|step| match step.name.as_str() {
+            "if" => step.inner(),
+            _ => std::slice::from_ref(step),
+        });
+        for step in steps {
+            let last = step.words.last().map_or("", String::as_str);
+            let is_url = last.contains("://") || ["permanent", "redirect"].contains(&last);
+            let why = "nginx counts such requests by another path, or not at all; here they count \
+                       by their own";
+            let mut limits = in_force.clone();
+            match step.name.as_str() {
+                "return" if is_counted => limits.uses.clear(),
+                "rewrite" if is_url && is_counted => limits.uses.clear(),
+                "rewrite" if !is_url && last != "break" => {}
+                "try_files" if last.starts_with('/') => {}
+                _ => continue,
+            }
+            let line = format!("line {}: {}: {why}", step.line, step.name);
+            self.untranslated.push((line, limits));
+        }
+    }
+
+    fn place(&mut self, called: String, path: PathRange, in_force: &InForce, of: &Directive) {
         let rank = match &path {
             PathRange::Exact(text) => text.len() * PATH_RANK + 1,
             PathRange::Prefix(text) => text.len() * PATH_RANK,
         };
-        let paths = if path.is_any() {
-            Vec::new()
-        } else {
-            vec![path]
-        };
+        let paths = [path].into_iter().filter(|path| !path.is_any());
         let shape = AreaShape {
             hosts: self.hosts.clone(),
-            paths,
+            paths: paths.collect(),
             ports: self.ports.clone(),
         };
         let area = Area {
@@ -277,10 +298,14 @@ impl Walk<'_> {
             rank: self.base + rank,
             limits: Vec::new(),
         };
+        let mut in_force = in_force.clone();
+        if of.answers() {
+            in_force.uses.clear();
+        }
         let place = NginxPlace {
             area,
-            in_force: in_force.clone(),
-            pass: pass(block),
+            in_force,
+            pass: pass(of.inner()),
         };
         // `location /` serves all requests of its server.
         let same = |known: &&mut NginxPlace| known.area.shape == place.area.shape;
@@ -308,9 +333,12 @@ impl Walk<'_> {
                      whole paths are translated"
                 ));
             }
+            if path.is_none() || !location.answers() {
+                self.diversions(block, &in_force);
+            }
             match path {
                 Some(path) => {
-                    self.place(called, path, &in_force, block);
+                    self.place(called, path, &in_force, location);
                     self.locations(block, &in_force);
                 }
                 None if in_force != *around || block.iter().any(super::has_limits) => {
@@ -321,8 +349,12 @@ impl Walk<'_> {
                     ));
                 }
                 None => {
-                    let around = around.clone();
-                    self.untranslated.push((location.line, called, around));
+                    let line = format!(
+                        "line {}: {called}: where other locations have its paths too, their limits \
+                         apply: only prefixes and whole paths are translated",
+                        location.line
+                    );
+                    self.untranslated.push((line, around.clone()));
                 }
             }
         }

@@ -25,6 +25,9 @@ const OF_CONNECTIONS: [&str; 5] = [
     "zone",
 ];
 
+/// Beginning of the address of a Unix socket.
+const SOCKET: &str = "unix:";
+
 /// Each `upstream` of a file.
 #[derive(Default)]
 pub(super) struct UpstreamBlocks(HashMap<String, Upstream>);
@@ -68,7 +71,13 @@ impl UpstreamBlocks {
         writer: &mut Writer,
     ) -> Result<Vec<String>, String> {
         let (scheme, rest) = target.split_once("://").ok_or("no http:// or https://")?;
-        let (host, uri) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        // The path of a socket ends at a colon.
+        let uri_at = match rest.strip_prefix(SOCKET) {
+            Some(path) => path.find(':').map(|at| SOCKET.len() + at),
+            None => rest.find('/'),
+        };
+        let (host, uri) = uri_at.map_or((rest, ""), |at| rest.split_at(at));
+        let uri = uri.trim_start_matches(':');
         if !uri.is_empty() && uri != path.unwrap_or("/") {
             return Err("the upstream receives the path of the request".to_owned());
         }
@@ -80,10 +89,12 @@ impl UpstreamBlocks {
                 "line {line}: upstream {host}: `{word}` is skipped: addresses are used in turn"
             ));
         }
-        let urls: Vec<_> = hosts
-            .iter()
-            .map(|host| format!("{scheme}://{host}"))
-            .collect();
+        let url = |host: &String| match (host.starts_with(SOCKET), scheme) {
+            (true, "https") => Err("a socket is reached without TLS"),
+            (true, _) => Ok(host.clone()),
+            (false, _) => Ok(format!("{scheme}://{host}")),
+        };
+        let urls = hosts.iter().map(url).collect::<Result<Vec<_>, _>>()?;
         for url in &urls {
             let read = url.parse::<UpstreamUrl>();
             read.map_err(|why| why.reason)?;
@@ -112,7 +123,7 @@ pub(super) fn write(places: &[NginxPlace], upstreams: &UpstreamBlocks, writer: &
     for place in places.iter().filter(|place| place.pass.is_none()) {
         let called = &place.area.called;
         writer.unsupported(&format!(
-            "{called}: nginx answers its requests; the gateway forwards them"
+            "{called}: it has no `proxy_pass`; the gateway forwards its requests"
         ));
     }
     let mut text = format!("[listen.proxy]\nupstream = {}\n", list(default));

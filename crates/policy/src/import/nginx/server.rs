@@ -31,13 +31,9 @@ pub(super) fn default_ports(servers: &[&Directive]) -> HashSet<String> {
 /// Returns true for a server that answers every request by `return`. It may do so within an `if`,
 /// as the servers of certbot do.
 pub(super) fn only_returns(server: &Directive) -> bool {
-    let is_return = |directive: &Directive| directive.name == "return";
-    let is_known = |directive: &Directive| match directive.name.as_str() {
-        "listen" | "server_name" | "return" => true,
-        "if" => directive.inner().iter().all(is_return),
-        _ => false,
-    };
-    server.inner().iter().any(is_return) && server.inner().iter().all(is_known)
+    let known = ["listen", "server_name", "return", "if"];
+    let is_known = |directive: &Directive| known.contains(&directive.name.as_str());
+    server.answers() && server.inner().iter().all(is_known)
 }
 
 /// Returns the ports of a server; the path of a socket stands for one.

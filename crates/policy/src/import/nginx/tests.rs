@@ -137,14 +137,15 @@ fn each_skipped_word_is_listed() {
          limit_conn_zone $binary_remote_addr zone=c:1m shape=round;
          limit_req_whitelist geo_var_name=free;
          server { limit_req zone=a burst=5 forbid_action=@busy; limit_conn c 2;
-                  limit_req_status often; }",
+                  limit_req_status often; limit_req_status 444; }",
         &[
             "`$uri` is part of one key",
             "`color=red` is skipped",
             "`shape=round` is skipped",
             "limit_req_whitelist: nginx itself has no such directive",
             "`forbid_action=@busy` is skipped",
-            "limit_req_status: `often` is no status",
+            "limit_req_status: `often` is no status of an answer",
+            "limit_req_status: `444` is no status of an answer",
         ],
     );
     let policy = import(
@@ -328,6 +329,63 @@ fn a_key_of_which_all_parts_may_be_empty_is_listed() {
 }
 
 #[test]
+fn locations_that_answer_before_nginx_counts_are_exempt() {
+    let policy = import(&format!(
+        "{ZONES}
+         server {{ limit_req zone=general;
+           location = /health {{ return 200 ok; }}
+           location /old/ {{ if ($arg_x) {{ return 404; }} return 301 /new/; }}
+           location /last/ {{ rewrite ^ /health break; return 404; }}
+           location /api {{ return 404; location /api/v1 {{ }} }}
+         }}"
+    ));
+    let (_, exempt) = policy.split_once("[[exempt]]").unwrap();
+    let paths = "path = [\"/health\", \"/old/**\"]";
+    assert!(exempt.contains(paths), "{policy}");
+    assert!(!exempt.contains("/last/"), "{policy}");
+    let inner = "general: also counts requests of location /api of server of line 7, because \
+                 location /api/v1";
+    assert!(policy.contains(inner), "{policy}");
+}
+
+#[test]
+fn requests_that_nginx_counts_elsewhere_or_never_are_listed() {
+    let why = "nginx counts such requests by another path, or not at all; here they count by \
+               their own";
+    for (inner, name) in [
+        ("if ($request_method = DELETE) { return 405; }", "return"),
+        ("if ($arg_a) { rewrite ^ /b redirect; }", "rewrite"),
+        ("rewrite ^/old /new permanent;", "rewrite"),
+        ("rewrite ^/old https://b.example;", "rewrite"),
+        ("location ~ ^/old { return 404; }", "return"),
+        ("location /old { rewrite ^ /new redirect; }", "rewrite"),
+    ] {
+        let text = format!("{ZONES} server {{ limit_req zone=general; {inner} }}");
+        lists(&text, &[&format!("{name}: {why}")]);
+        // Where nginx counts nothing, nothing is lost.
+        let policy = import(&format!("{ZONES} server {{ {inner} }}"));
+        assert!(!policy.contains(why), "{policy}");
+    }
+    for (inner, name) in [
+        ("try_files $uri /app;", "try_files"),
+        ("rewrite ^/old /app last;", "rewrite"),
+    ] {
+        let limited = "location /app { limit_req zone=login; }";
+        let text = format!("{ZONES} server {{ {inner} {limited} }}");
+        lists(&text, &[&format!("{name}: {why}")]);
+        // One limit for all locations counts them all.
+        let policy = import(&format!(
+            "{ZONES} server {{ limit_req zone=login; {inner} location /app {{}} }}"
+        ));
+        assert!(!policy.contains(why), "{policy}");
+    }
+    let policy = import(&format!(
+        "{ZONES} server {{ limit_req zone=general; rewrite ^/a /b break; try_files $uri =404; }}"
+    ));
+    assert!(!policy.contains(why), "{policy}");
+}
+
+#[test]
 fn each_use_of_a_line_is_listed_once() {
     let uses = "limit_req zone=c; limit_req zone=d;";
     let text = format!(
@@ -370,7 +428,8 @@ upstream = [\"http://127.0.0.1:81\"]";
            location / { proxy_pass http://app; }
            location /a/ { proxy_pass http://app/b/; }
            location /c { proxy_pass $target; }
-           location /d { proxy_pass http://unix:/run/d.sock; }
+           location /d { proxy_pass https://unix:/run/d.sock; }
+           location /e { proxy_pass http://unix:/run/e.sock:/v1; }
            location ~ x { proxy_pass http://app; }
            location /files/ { root /srv; }
          }",
@@ -380,11 +439,26 @@ upstream = [\"http://127.0.0.1:81\"]";
             "`backup` is skipped",
             "proxy_pass http://app/b/: the upstream receives the path of the request",
             "proxy_pass $target: no http://",
-            "proxy_pass http://unix:/run/d.sock:",
+            "proxy_pass https://unix:/run/d.sock: a socket is reached without TLS",
+            "proxy_pass http://unix:/run/e.sock:/v1: the upstream receives the path of the request",
             "location ~ x of server of line 2: its proxy_pass is not imported",
-            "location /files/ of server of line 2: nginx answers its requests",
+            "location /files/ of server of line 2: it has no `proxy_pass`",
         ],
     );
+    let policy = import(
+        "upstream app { server unix:/run/a.sock; server 10.0.0.1; }
+         server { location / { proxy_pass http://app; }
+                  location /b/ { proxy_pass http://unix:/run/b.sock:/b/; }
+                  location /c { proxy_pass http://unix:/run/c.sock; } }",
+    );
+    for urls in [
+        "[\"unix:/run/a.sock\", \"http://10.0.0.1\"]",
+        "[\"unix:/run/b.sock\"]",
+        "[\"unix:/run/c.sock\"]",
+    ] {
+        assert!(policy.contains(urls), "{urls}\n{policy}");
+    }
+    assert!(!policy.contains("UNSUPPORTED"), "{policy}");
 }
 
 #[test]
