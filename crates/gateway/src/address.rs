@@ -86,6 +86,8 @@ pub(crate) struct ConnectionLease {
     thread: ThreadId,
     /// How long the connection may be idle afterwards.
     idle: Duration,
+    /// When the request could be sent.
+    pub(crate) since: Instant,
     /// Held to the end of the request.
     room: OwnedSemaphorePermit,
 }
@@ -148,13 +150,14 @@ impl Address {
         &self.at
     }
 
-    /// Returns a connection: an open one if possible, unless `origin` is `New`. If the maximum
-    /// number of connections is in use, waits for one. The address is left out from then on only if
-    /// it cannot be connected to.
+    /// Returns a connection: an open one if possible, unless `origin` is `New`. `start` and `now` are
+    /// this moment. If the maximum number of connections is in use, waits for one. The address is
+    /// left out from then on only if it cannot be connected to.
     pub(crate) async fn lease(
         self: &Arc<Self>,
         origin: ConnectionOrigin,
         wanted: Wanted,
+        mut start: Instant,
         now: Time,
         patience: Duration,
     ) -> Result<(ConnectionLease, ConnectionOrigin), ForwardError> {
@@ -162,21 +165,22 @@ impl Address {
             Transport::Http2 => Wanted::Any, // it has no other
             _ => wanted,
         };
-        let start = Instant::now();
         let end = start + patience;
         let late = |_| LATE;
         let room = if let Ok(room) = Arc::clone(&self.room).try_acquire_owned() {
             room
         } else {
             let room = timeout_at(end, Arc::clone(&self.room).acquire_owned()).await;
+            start = Instant::now();
             room.ok().and_then(Result::ok).ok_or(LATE)?
         };
-        let lease = |(sender, thread)| ConnectionLease {
+        let lease = |(sender, thread), since| ConnectionLease {
             address: Arc::clone(self),
             sender,
             upload: None,
             thread,
             idle: IDLE,
+            since,
             room,
         };
         if origin == ConnectionOrigin::Idle {
@@ -186,12 +190,14 @@ impl Address {
             let open = match self.open_now(wanted, start) {
                 Some((Sender::Http1(sender), thread)) if !sender.sender.is_ready() => {
                     let ready = self.open_one(sender, thread, start);
-                    timeout_at(end, ready).await.map_err(late)?
+                    let open = timeout_at(end, ready).await.map_err(late)?;
+                    start = Instant::now();
+                    open
                 }
                 open => open,
             };
             if let Some(open) = open {
-                return Ok((lease(open), ConnectionOrigin::Idle));
+                return Ok((lease(open, start), ConnectionOrigin::Idle));
             }
         }
         let mut opening = None;
@@ -205,7 +211,7 @@ impl Address {
             opening = Some(timeout_at(end, own.lock_owned()).await.map_err(late)?);
             // Another request may have opened one meanwhile.
             if let Some(open) = self.take_shared() {
-                return Ok((lease(open), origin));
+                return Ok((lease(open, Instant::now()), origin));
             }
             if self.alone.load(Ordering::Relaxed) {
                 opening = None; // the upstream speaks HTTP/1.1
@@ -218,7 +224,7 @@ impl Address {
         drop(opening);
         match opened.and_then(|opened| opened) {
             Ok(sender) => Ok((
-                lease((sender, thread::current().id())),
+                lease((sender, thread::current().id()), Instant::now()),
                 ConnectionOrigin::New,
             )),
             Err(error) => {
@@ -405,7 +411,7 @@ mod tests {
     const IDLE_FIRST: ConnectionOrigin = ConnectionOrigin::Idle;
 
     async fn leased(address: &Arc<Address>) -> (ConnectionLease, ConnectionOrigin) {
-        let lease = address.lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG);
+        let lease = address.lease(IDLE_FIRST, Wanted::Any, Instant::now(), Time::ZERO, LONG);
         lease.await.unwrap()
     }
 
@@ -423,7 +429,7 @@ mod tests {
         let (held, origin) = leased(&address).await;
         assert_eq!(origin, ConnectionOrigin::New);
         let full = address
-            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, SHORT)
+            .lease(IDLE_FIRST, Wanted::Any, Instant::now(), Time::ZERO, SHORT)
             .await;
         assert_eq!(full.err(), Some(UpstreamFailure::ConnectTimeout.into()));
         assert!(!address.is_out(Time::ZERO));
@@ -432,7 +438,7 @@ mod tests {
             held.give_back();
         };
         let (waiting, ()) = tokio::join!(
-            address.lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG),
+            address.lease(IDLE_FIRST, Wanted::Any, Instant::now(), Time::ZERO, LONG),
             give_back
         );
         assert_eq!(waiting.unwrap().1, ConnectionOrigin::Idle);
@@ -444,7 +450,7 @@ mod tests {
         drop(listener);
         let address = Address::new(name, 1);
         let refused = address
-            .lease(IDLE_FIRST, Wanted::Any, Time::ZERO, LONG)
+            .lease(IDLE_FIRST, Wanted::Any, Instant::now(), Time::ZERO, LONG)
             .await;
         assert_eq!(refused.err(), Some(UpstreamFailure::Refused.into()));
         assert!(address.is_out(Time::ZERO));
@@ -464,7 +470,13 @@ mod tests {
         thread::spawn(give_back).join().unwrap();
         assert!(address.idle.lock().iter().all(|it| it.thread == own));
         let (_new, origin) = address
-            .lease(ConnectionOrigin::New, Wanted::Any, Time::ZERO, LONG)
+            .lease(
+                ConnectionOrigin::New,
+                Wanted::Any,
+                Instant::now(),
+                Time::ZERO,
+                LONG,
+            )
             .await
             .unwrap();
         assert_eq!(

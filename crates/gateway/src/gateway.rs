@@ -256,10 +256,17 @@ impl Gateway {
         let (body, field) = (asked.body.take(), asked.client.address_field.take());
         let (body, upload) = UploadBody::new(body, field, on_break, max, counts);
         *asked.request.body_mut() = body;
-        let waiting = self.recent.wait(upload.as_deref());
+        let waiting = self.recent.wait(upload.as_deref(), start);
         let mut leased = None;
         let result = self
-            .exchange(&mut asked, &hop, upload.as_ref(), &mut passage, &mut leased)
+            .exchange(
+                &mut asked,
+                &hop,
+                upload.as_ref(),
+                start,
+                &mut passage,
+                &mut leased,
+            )
             .await;
         let end = Instant::now();
         let sent = upload.as_ref().map(|upload| upload.sent());
@@ -274,7 +281,7 @@ impl Gateway {
             }
         };
         if let (Some(waiting), Some(ended)) = (waiting, Ended::of(&result, took)) {
-            waiting.end(sent.flatten(), ended);
+            waiting.end(sent.flatten(), ended, end);
         }
         if let Some(mut permit) = permit {
             if let Some(Some(sent)) = sent {

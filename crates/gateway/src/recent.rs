@@ -145,13 +145,12 @@ impl RecentResponses {
         }
     }
 
-    /// Counts a request from now on; one with a body is counted when it ends, because it may wait
+    /// Counts a request from `since` on, which is now; one with a body is counted when it ends, because it may wait
     /// for its client. Returns `None` if the levels were never read.
-    pub(crate) fn wait(&self, body: Option<&Upload>) -> Option<Waiting<'_>> {
+    pub(crate) fn wait(&self, body: Option<&Upload>, since: Instant) -> Option<Waiting<'_>> {
         if !self.is_read.load(Ordering::Relaxed) {
             return None;
         }
-        let since = Instant::now();
         if body.is_none() {
             self.seconds.lock().begin(self.time_of(since));
         }
@@ -184,16 +183,16 @@ impl RecentResponses {
 }
 
 impl Waiting<'_> {
-    /// Ends the wait, which began when the body was sent, if there is one.
-    pub(crate) fn end(mut self, sent: Option<Instant>, ended: Ended) {
+    /// Ends the wait, now, which began when the body was sent, if there is one.
+    pub(crate) fn end(mut self, sent: Option<Instant>, ended: Ended, now: Instant) {
         self.since = sent.unwrap_or(self.since);
-        self.count(ended);
+        self.count(ended, now);
         std::mem::forget(self); // it was not given up
     }
 
-    fn count(&self, ended: Ended) {
+    fn count(&self, ended: Ended, now: Instant) {
         let recent = self.recent;
-        let (since, now) = (recent.time_of(self.since), recent.time_of(Instant::now()));
+        let (since, now) = (recent.time_of(self.since), recent.time_of(now));
         let mut seconds = recent.seconds.lock();
         if !self.has_body {
             seconds.end(since, now);
@@ -210,7 +209,7 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         // How long a body was waited for is not known.
         if !self.has_body {
-            self.count(Ended::GivenUp);
+            self.count(Ended::GivenUp, Instant::now());
         }
     }
 }

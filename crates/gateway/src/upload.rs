@@ -206,16 +206,16 @@ impl fmt::Debug for UploadBody {
     }
 }
 
-/// Waits for a response, at most `patience` from now and from each part of the upload. Returns
+/// Waits for a response until `end`, and at most `patience` from each part of the upload. Returns
 /// `None` afterwards. The timer is one of earlier requests, because to move it costs less than to
 /// begin another.
 pub(crate) async fn in_time<T>(
     mut response: Pin<&mut impl Future<Output = T>>,
     mut timer: Pin<&mut Sleep>,
     upload: Option<&Upload>,
+    mut end: Instant,
     patience: Duration,
 ) -> Option<T> {
-    let mut end = Instant::now() + patience;
     timer.as_mut().reset(end);
     poll_fn(|context| {
         loop {
@@ -254,13 +254,28 @@ mod tests {
         };
         let mut timer = pin!(sleep(Duration::ZERO));
         let client = pin!(client);
-        let came = in_time(client, timer.as_mut(), Some(&upload), patience);
+        let came = in_time(
+            client,
+            timer.as_mut(),
+            Some(&upload),
+            Instant::now() + patience,
+            patience,
+        );
         assert_eq!(came.await, None);
         assert_eq!(start.elapsed(), Duration::from_millis(3_400 + 2_000));
         let soon = pin!(sleep(patience / 2));
-        let came = in_time(soon, timer.as_mut(), Some(&upload), patience);
+        let came = in_time(
+            soon,
+            timer.as_mut(),
+            Some(&upload),
+            Instant::now() + patience,
+            patience,
+        );
         assert_eq!(came.await, Some(()));
         let late = pin!(sleep(patience * 2));
-        assert_eq!(in_time(late, timer, None, patience).await, None);
+        assert_eq!(
+            in_time(late, timer, None, Instant::now() + patience, patience).await,
+            None
+        );
     }
 }

@@ -8,6 +8,7 @@ use http::header::HOST;
 use http::{Response, StatusCode, Version};
 use hyper::body::Incoming;
 use ratekeeper_core::{Nanos, Time};
+use tokio::time::Instant;
 
 use super::{ForwardRequest, Forwarded, Gateway};
 use crate::address::{ConnectionLease, ConnectionOrigin};
@@ -29,21 +30,21 @@ use crate::upload::{Stage, Upload, in_time};
 const MAX_UNPROCESSED: u8 = 4;
 
 impl Gateway {
-    /// Sends a request, again if that is safe, until a response comes; its connection is then in
-    /// `leased`.
+    /// Sends a request of now, again if that is safe, until a response comes; its connection is then
+    /// in `leased`.
     pub(super) async fn exchange(
         &self,
         asked: &mut ForwardRequest,
         hop: &Hop,
         upload: Option<&Arc<Upload>>,
+        mut now: Instant,
         passage: &mut Passage,
         leased: &mut Option<ConnectionLease>,
     ) -> Result<Response<Incoming>, ForwardError> {
         let request = &mut asked.request;
         let has_no_copy = upload.is_some() || hop.upgrade.is_some();
         let is_repeatable = !has_no_copy && is_idempotent(request.method());
-        let mut now = self.now();
-        self.retries.deposit(now);
+        self.retries.deposit(self.time_of(now));
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let (mut failed, mut origin) = (0, ConnectionOrigin::Idle);
         let wanted = if hop.upgrade.is_some() {
@@ -56,15 +57,16 @@ impl Gateway {
         let mut failure = ForwardError::from(UpstreamFailure::Refused);
         // At most one attempt on an idle connection, and one on a new one for each address, and some
         // more for addresses that did not begin to process the request.
-        while let Some(index) = self.choose(turn, failed, now) {
+        while let Some(index) = self.choose(turn, failed, self.time_of(now)) {
             let address = &self.addresses[index];
             passage.goes_to(index);
             let patience = self.settings.connect;
-            let (lease, came) = match address.lease(origin, wanted, now, patience).await {
+            let leasing = address.lease(origin, wanted, now, self.time_of(now), patience);
+            let (lease, came) = match leasing.await {
                 Ok((lease, came)) => (leased.insert(lease), came),
                 Err(refused) => {
                     passage.attempt_failed(&refused);
-                    now = self.now();
+                    now = Instant::now();
                     if !failure.was_sent() {
                         failure = refused;
                     }
@@ -88,7 +90,8 @@ impl Gateway {
             let uploaded = upload.map(|upload| &**upload);
             let at_work = asked.kept.as_ref().map(KeptRequest::begin);
             let (sender, interim) = (&mut lease.sender, asked.interim.as_ref());
-            let sent = self.send(sender, request, uploaded, interim).await;
+            let end = lease.since + self.settings.response;
+            let sent = self.send(sender, request, uploaded, interim, end).await;
             drop(at_work);
             if matches!(sent, Err(SendError::Unsent(_) | SendError::GoAway)) {
                 lease.retire();
@@ -127,7 +130,7 @@ impl Gateway {
             if came == ConnectionOrigin::New || again.is_none() {
                 passage.attempt_failed(&failure);
             }
-            now = self.now();
+            now = Instant::now();
             let Some(again) = again else {
                 return Err(failure);
             };
@@ -169,11 +172,19 @@ impl Gateway {
         request: &mut UpstreamRequest,
         upload: Option<&Upload>,
         interim: Option<&InterimReceiver>,
+        end: Instant,
     ) -> Result<Response<Incoming>, SendError> {
         let mut timer = sender.take_timer();
         let result = {
             let response = pin!(sender.send(request, interim));
-            in_time(response, timer.as_mut(), upload, self.settings.response).await
+            in_time(
+                response,
+                timer.as_mut(),
+                upload,
+                end,
+                self.settings.response,
+            )
+            .await
         };
         sender.keep_timer(timer);
         let stage = upload.map(Upload::stage);
