@@ -1,9 +1,7 @@
 //! Keys: the balances of one key, or of those with the least remaining; the reset of one key.
 
-use std::net::IpAddr;
-
 use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Nanos, Permits, Time, Verdict};
-use ratekeeper_policy::{KeyBytes, KeyPart, Policy, Rule, Variant};
+use ratekeeper_policy::{KeyBytes, Policy, Rule, Variant};
 use ratekeeper_store::{AnyStore, Store};
 use serde_json::{Value, json};
 
@@ -210,23 +208,19 @@ pub(super) fn key_of(
     let mut bytes = KeyBytes::default();
     for (part, value) in rule.key_parts().zip(values) {
         let value = value.as_ref();
-        if matches!(part, KeyPart::Ip { .. }) && !is_address(value) {
-            let detail = format!("`key={}` is neither an address nor a network", shown(value));
-            return Err(Problem::new(WRONG_QUERY, detail));
-        }
-        part.write_plain(value, policy.client_ip.ipv6_prefix, &mut bytes);
+        let (prefix, case) = (policy.client_ip.ipv6_prefix, rule.matcher.path_case);
+        let written = part.write_exact(value, prefix, case, &mut bytes);
+        written.map_err(|key| {
+            let value = shown(value);
+            let detail = match key {
+                None => format!("`key={value}` is neither an address nor a network"),
+                Some(key) => format!(
+                    "`key={value}` is a network, and each key of `{part}` is one such as `{key}`; \
+                     write a [[limit]] with match = {{ ip = \"{value}\" }} for all of it"
+                ),
+            };
+            Problem::new(WRONG_QUERY, detail)
+        })?;
     }
     Ok(bytes)
-}
-
-/// Returns true for a value that a key of addresses may have: an address, a network as the list of
-/// keys shows it, or `~` for a request without one. Another would be a key that no request has.
-fn is_address(value: &str) -> bool {
-    let (address, bits) = value.split_once('/').unwrap_or((value, "0"));
-    let most = match address.parse::<IpAddr>() {
-        Ok(IpAddr::V4(_)) => 32,
-        Ok(IpAddr::V6(_)) => 128,
-        Err(_) => return value.starts_with('~'),
-    };
-    bits.parse::<u8>().is_ok_and(|bits| bits <= most)
 }

@@ -249,3 +249,61 @@ fn a_list_for_viewers_shows_keys_as_the_policy_says() {
     let wrong = fixture.admin().get("/v1/bans?limit=login&reveal=all");
     assert_eq!(wrong.status, 400);
 }
+
+/// A key is named as any request may bring it, and a network is not one key.
+#[test]
+fn a_key_is_set_by_hand_in_each_spelling_of_a_request() {
+    let fixture = Fixture::new(
+        r#"
+        version = 1
+        [[limit]]
+        name  = "host"
+        key   = ["host"]
+        limit = "10/1m"
+        [[limit]]
+        name  = "path"
+        key   = ["path"]
+        limit = "10/1m"
+        [[limit]]
+        name  = "method"
+        key   = ["method"]
+        limit = "10/1m"
+        [[limit]]
+        name  = "user"
+        key   = ["header:x-user"]
+        limit = "10/1m"
+        [[limit]]
+        name  = "token"
+        key   = ["bearer"]
+        limit = "10/1m"
+        [[limit]]
+        name  = "ip"
+        key   = ["ip"]
+        limit = "10/1m"
+        "#,
+    );
+    let (mut http, mut admin) = (fixture.http(), fixture.admin());
+    let request = r#"{"request":{"method":"GET","path":"/x/a","host":"a.example","ip":"192.0.2.1",
+        "headers":{"x-user":"ann","authorization":"Bearer tok"}}}"#;
+    for key in [
+        "host&key=A.Example:80",
+        "path&key=/x//%61/",
+        "method&key=get",
+        "user&key=%20ann%20",
+        "token&key=bearer%20tok",
+        "ip&key=::ffff:192.0.2.1",
+    ] {
+        let banned = admin.post(&format!("/v1/bans?limit={key}&for=1h"), "");
+        assert_eq!(banned.status, 200, "{key}: {}", banned.body);
+        let answer = http.post("/v1/check", request).json();
+        assert_eq!(answer["allowed"], false, "{key}: {answer}");
+        let lifted = admin.ask(&format!("DELETE /v1/bans?limit={key}"), b"");
+        assert_eq!(lifted.status, 200, "{key}: {}", lifted.body);
+    }
+    assert_eq!(http.post("/v1/check", request).json()["allowed"], true);
+    for network in ["192.0.2.0/24", "192.0.2.1/32", "2001:db8::/32"] {
+        let refused = admin.post(&format!("/v1/bans?limit=ip&key={network}&for=1h"), "");
+        assert_eq!(refused.status, 400, "{network}: {}", refused.body);
+        assert!(refused.body.contains("is a network"), "{}", refused.body);
+    }
+}

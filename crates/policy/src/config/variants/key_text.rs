@@ -9,13 +9,11 @@
 //!
 //! `\` before `*`, `;`, `\` or a blank makes it an ordinary one; before others it is one itself.
 
-use std::net::IpAddr;
-
 use ipnet::IpNet;
 use ratekeeper_core::Key;
 
 use crate::config::{At, Findings, codes, shown};
-use crate::{Facts, KeyBytes, KeyPart, PathCase};
+use crate::{KeyBytes, KeyPart, PathCase};
 
 /// Characters that are ordinary ones behind `\`, as blanks are.
 const SPECIAL: [char; 3] = ['\\', '*', ';'];
@@ -125,53 +123,29 @@ pub(super) fn exact_value(
     out: &mut Findings<'_>,
 ) -> Option<Box<[u8]>> {
     let mut bytes = KeyBytes::default();
-    match part {
-        KeyPart::Ip { .. } => {
-            let network = text.value.parse::<IpNet>().ok();
-            let address = network.map(|network| network.addr().to_string());
-            let address = address.as_deref().unwrap_or(text.value);
-            if address.parse::<IpAddr>().is_ok() {
-                part.write_plain(address, ipv6_prefix, &mut bytes);
-            }
-            let value = Key::from_bytes(&bytes).parts().next();
-            if value.is_none() || network.is_some() && value != Some(text.value.as_bytes()) {
-                let message = format!("\"{}\" is not one key of `{part}`", shown(text.value));
-                let label = "expected an address, or the network that a key shows";
-                let is_address = matches!(part, KeyPart::Ip { bits: None });
-                let is_block = is_address && network.is_some_and(|it| it.addr() == it.network());
-                let help = match value {
-                    Some(_) if is_block => format!(
-                        "write one address; for the block, write a [[limit]] with match = {{ ip = \
-                         \"{}\" }} and `replaces`",
-                        shown(text.value)
-                    ),
-                    Some(key) => format!("write \"{}\"", String::from_utf8_lossy(key)),
-                    None => "write for example \"192.0.2.7\"".to_owned(),
-                };
-                out.error(codes::OVERRIDE, text.at.clone(), message, label)
-                    .help(help);
-                return None;
-            }
-        }
-        KeyPart::Country | KeyPart::Continent | KeyPart::Asn => {
-            if let Some(Err(error)) = part.normal_place(text.value) {
-                let label = format!("not a value of `{part}`");
-                out.invalid(codes::PLACE, text.at.clone(), error, label);
-                return None;
-            }
-            part.write_plain(text.value, ipv6_prefix, &mut bytes);
-        }
-        // The other parts have one spelling in a key, as a request brings them.
-        KeyPart::Host | KeyPart::Method | KeyPart::Path => {
-            let facts = Facts {
-                host: text.value,
-                method: text.value,
-                path: text.value,
-                ..Facts::default()
-            };
-            part.write_fact(&facts, case, &mut bytes);
-        }
-        _ => part.write_plain(text.value, ipv6_prefix, &mut bytes),
+    if let Some(Err(error)) = part.normal_place(text.value) {
+        let label = format!("not a value of `{part}`");
+        out.invalid(codes::PLACE, text.at.clone(), error, label);
+        return None;
+    }
+    if let Err(key) = part.write_exact(text.value, ipv6_prefix, case, &mut bytes) {
+        let message = format!("\"{}\" is not one key of `{part}`", shown(text.value));
+        let label = "expected an address, or the network that a key shows";
+        let is_address = matches!(part, KeyPart::Ip { bits: None });
+        let network = text.value.parse::<IpNet>();
+        let is_block = is_address && network.is_ok_and(|it| it.addr() == it.network());
+        let help = match key {
+            Some(_) if is_block => format!(
+                "write one address; for the block, write a [[limit]] with match = {{ ip = \
+                 \"{}\" }} and `replaces`",
+                shown(text.value)
+            ),
+            Some(key) => format!("write \"{key}\""),
+            None => "write for example \"192.0.2.7\"".to_owned(),
+        };
+        out.error(codes::OVERRIDE, text.at.clone(), message, label)
+            .help(help);
+        return None;
     }
     let value = Key::from_bytes(&bytes).parts().next();
     if text.value.is_empty() || value.is_none() {
@@ -181,53 +155,4 @@ pub(super) fn exact_value(
         return None;
     }
     value.map(Into::into)
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn parts(count: usize) -> Vec<KeyPart> {
-        let names = (0..count).map(|index| format!("attr:p{index}"));
-        names.map(|name| KeyPart::parse(&name).unwrap()).collect()
-    }
-
-    #[test]
-    fn stars_are_patterns_unless_escaped() {
-        for (text, expected) in [
-            ("acme", &["acme"][..]),
-            ("*", &["", ""]),
-            (r"\*", &["*"]),
-            (r"\\*", &[r"\", ""]),
-            (r"\\\*", &[r"\*"]),
-            (r"a\b", &[r"a\b"]),
-            (r"a\", &[r"a\"]),
-            ("a*b*", &["a", "b", ""]),
-            (r"a\;b", &["a;b"]),
-            (r"a\ b ", &["a b "]),
-        ] {
-            assert_eq!(pieces(text), expected, "{text}");
-        }
-        let read: Vec<_> = key_pairs(r"a = x\;y\\ ; b = z\  ;c").collect();
-        assert_eq!(read, [("a", r"x\;y\\"), ("b", r"z\ "), ("c", "")]);
-    }
-
-    proptest! {
-        #[test]
-        fn any_values_come_back_and_name_one_key(
-            values in proptest::collection::vec(r"[ab*;=\\ \t\u{a0}]{0,8}", 1..4),
-        ) {
-            let parts = parts(values.len());
-            let text = exact_key_text(parts.iter().zip(values.iter().map(String::as_str)));
-            let read: Vec<Vec<String>> = if values.len() == 1 {
-                vec![pieces(&text)]
-            } else {
-                key_pairs(&text).map(|(_, value)| pieces(value)).collect()
-            };
-            let expected: Vec<Vec<String>> = values.into_iter().map(|value| vec![value]).collect();
-            prop_assert_eq!(read, expected, "{}", text);
-        }
-    }
 }

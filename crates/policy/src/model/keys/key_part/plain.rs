@@ -2,10 +2,13 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
+use ratekeeper_core::Key;
+
 use super::{KeyPart, prefix};
-use crate::http::path::Normal;
+use crate::http::path::{Normal, PathCase};
 use crate::model::client::geo::{AsnText, normal_place};
-use crate::{Field, KeyBytes, ValueError};
+use crate::{Facts, Field, KeyBytes, ValueError};
 use crate::{model::keys::stated, model::keys::value};
 
 impl KeyPart {
@@ -53,6 +56,57 @@ impl KeyPart {
                 self.write_value(normal.as_bytes(), ipv6_prefix, out);
             }
         }
+    }
+
+    /// Like [`write_plain`](Self::write_plain), in any spelling that a request may use.
+    ///
+    /// # Errors
+    /// Addresses only: a value that is neither an address, nor a network that one key shows. The
+    /// error is the key of an address in the network; `None` if it is no network.
+    pub fn write_exact(
+        &self,
+        value: &str,
+        ipv6_prefix: u8,
+        path_case: PathCase,
+        out: &mut KeyBytes,
+    ) -> Result<(), Option<String>> {
+        if value::is_as_shown(value.as_bytes()) {
+            self.write_plain(value, ipv6_prefix, out);
+            return Ok(());
+        }
+        match self {
+            Self::Ip { .. } => {
+                let network = value.parse::<IpNet>().ok();
+                let address = network.map_or_else(|| value.parse().ok(), |it| Some(it.addr()));
+                let address = address.ok_or(None)?.to_string();
+                let mut bytes = KeyBytes::default();
+                self.write_plain(&address, ipv6_prefix, &mut bytes);
+                let key = Key::from_bytes(&bytes).display_parts().collect::<String>();
+                if network.is_some() && key != value {
+                    return Err(Some(key));
+                }
+                self.write_plain(&address, ipv6_prefix, out);
+            }
+            // These have one spelling in a key, as a request brings them.
+            Self::Host | Self::Method | Self::Path => {
+                let facts = Facts {
+                    host: value,
+                    method: value,
+                    path: value,
+                    ..Facts::default()
+                };
+                self.write_fact(&facts, path_case, out);
+            }
+            Self::Header(_) => self.write_plain(value.trim(), ipv6_prefix, out),
+            Self::Bearer | Self::ApiKey => {
+                let (scheme, token) = value.split_once(' ').unwrap_or(("", value));
+                let is_scheme = scheme.eq_ignore_ascii_case("bearer");
+                let token = if is_scheme { token } else { value };
+                self.write_plain(token.trim(), ipv6_prefix, out);
+            }
+            _ => self.write_plain(value, ipv6_prefix, out),
+        }
+        Ok(())
     }
 
     /// Returns a value of a part that is found by the address, as a key holds it; `None` for
