@@ -5,6 +5,7 @@
 //!   |== paid by time ==|== unpaid ==|                 no more than that comes back
 //! ```
 
+use core::num::NonZeroU64;
 #[cfg(all(target_has_atomic = "64", not(loom)))]
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,6 +21,8 @@ pub struct Receipt {
     pub paid: Time,
     /// Permits of other charges that were given back to the state since; zero if not known.
     pub returned: Permits,
+    /// Number by which a store knows what it gave back since; `None` if only the moment is known.
+    pub mark: Option<NonZeroU64>,
 }
 
 impl Receipt {
@@ -29,6 +32,7 @@ impl Receipt {
             made,
             paid: made + decision.reset_after,
             returned: Permits::ZERO,
+            mark: None,
         }
     }
 }
@@ -50,34 +54,53 @@ impl Receipt {
 /// ```
 #[cfg(all(target_has_atomic = "64", not(loom)))]
 #[derive(Debug, Default)]
-pub struct Returns(AtomicU64);
+pub struct Returns {
+    /// Permits given back, and one for each time that the state was forgotten; stays at its maximum.
+    count: AtomicU64,
+    /// The count at which the state was last forgotten.
+    forgotten: AtomicU64,
+}
 
 #[cfg(all(target_has_atomic = "64", not(loom)))]
 impl Returns {
     /// No permits given back.
     pub const fn new() -> Self {
-        Self(AtomicU64::new(0))
+        Self {
+            count: AtomicU64::new(0),
+            forgotten: AtomicU64::new(0),
+        }
     }
 
     /// Returns the mark of a charge that is made next.
     #[inline]
     pub fn mark(&self) -> u64 {
-        self.0.load(Ordering::Acquire) // before the charge
+        self.count.load(Ordering::Acquire) // before the charge
     }
 
     /// Counts permits that are given back next.
     pub fn add(&self, cost: Permits) {
-        self.0.fetch_add(cost.get(), Ordering::AcqRel); // before the change of the state
+        self.raise(cost.get()); // before the change of the state
     }
 
     /// Notes that the state is forgotten.
     pub fn reset(&self) {
-        self.add(Permits::MAX);
+        let count = self.raise(1);
+        self.forgotten.fetch_max(count, Ordering::AcqRel);
+    }
+
+    /// Raises the count, which never wraps; returns it.
+    fn raise(&self, by: u64) -> u64 {
+        let raised = |count: u64| Some(count.saturating_add(by));
+        let order = Ordering::AcqRel;
+        let before = self.count.fetch_update(order, Ordering::Acquire, raised);
+        before.unwrap_or_default().saturating_add(by) // it is never refused
     }
 
     /// Returns the permits given back since `mark`; `None` if the state was forgotten since.
     pub fn since(&self, mark: u64) -> Option<Permits> {
-        let returned = Permits::new(self.mark().wrapping_sub(mark));
-        (returned < Permits::MAX).then_some(returned)
+        let is_known = mark >= self.forgotten.load(Ordering::Acquire);
+        let count = self.mark();
+        let returned = count.checked_sub(mark)?; // of another state
+        (is_known && count < u64::MAX).then(|| Permits::new(returned))
     }
 }

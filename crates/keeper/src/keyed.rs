@@ -28,7 +28,9 @@ mod wait;
 
 use std::fmt;
 use std::future::Future;
+use std::iter::once;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ratekeeper_core::{
@@ -74,6 +76,8 @@ pub struct KeyedLimiter<A = Gcra, C = SystemClock> {
     most_waiting: MostWaiting,
     /// Its number, which its reservations carry.
     id: u64,
+    /// Grants with a lower mark were charged by other numbers.
+    numbers_since: AtomicU64,
     clock: C,
     algorithm: PhantomData<fn() -> A>,
 }
@@ -189,6 +193,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
             lines: KeyLines::default(),
             most_waiting: MostWaiting::default(),
             id: unique(),
+            numbers_since: AtomicU64::new(0),
             clock,
             algorithm: PhantomData,
         }
@@ -234,6 +239,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
             lines: self.lines,
             most_waiting: self.most_waiting,
             id: self.id,
+            numbers_since: self.numbers_since,
             clock: RuntimeClock::over(self.clock, sleep),
             algorithm: PhantomData,
         }
@@ -304,6 +310,9 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
             algorithm: algorithm.clone(),
             ..Limit::clone(old)
         });
+        let adopt = |limit: &Limit| self.store.adopt(once(limit), self.clock.now());
+        let mark = self.limit.with(adopt);
+        self.numbers_since.fetch_max(mark, Ordering::AcqRel);
         self.lines.wake_all();
     }
 

@@ -14,7 +14,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use ratekeeper_core::{Origin, Time};
+use ratekeeper_core::{Limit, Origin, Time};
 use ratekeeper_store::{ActAnswer as _, ActItem as _, Store, StoreAct, StoreError};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span, debug_span};
@@ -57,6 +57,10 @@ impl<S: Store> Store for Traced<S> {
 
     fn set_origin(&self, origin: Origin) {
         self.0.set_origin(origin);
+    }
+
+    fn adopt<'l>(&self, limits: impl Iterator<Item = &'l Limit> + Clone, now: Time) {
+        self.0.adopt(limits, now);
     }
 
     async fn settle<A: StoreAct>(

@@ -3,7 +3,7 @@
 //! The memory store is called directly, as if it were the only one. The futures of the other
 //! stores are boxed, so that a future of the memory store stays small.
 
-use ratekeeper_core::{Origin, Time};
+use ratekeeper_core::{Limit, Origin, Time};
 
 use crate::fallback::Fallback;
 use crate::{MemoryStore, RedisStore, Store, StoreAct, StoreError};
@@ -44,6 +44,13 @@ impl Store for AnyStore {
         match self {
             Self::Memory(memory) => memory.set_origin(origin),
             Self::Redis(redis) => redis.set_origin(origin),
+        }
+    }
+
+    fn adopt<'l>(&self, limits: impl Iterator<Item = &'l Limit> + Clone, now: Time) {
+        match self {
+            Self::Memory(memory) => Store::adopt(memory, limits, now),
+            Self::Redis(redis) => redis.adopt(limits, now),
         }
     }
 

@@ -66,7 +66,7 @@ mod tables_box;
 mod usage;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use ratekeeper_core::{
     Algorithm, AlgorithmSet, AnyAlgorithm, Charge, Decision, Key, Lend, Limit, Mode, Permits, Time,
@@ -146,6 +146,8 @@ pub struct MemoryStore {
     fixed_bytes: usize,
     /// The next shard to be swept.
     next_swept: AtomicUsize,
+    /// Number of the last note of what was given back.
+    marks: Arc<AtomicU64>,
 }
 
 /// Keeps its content on cache lines of its own.
@@ -177,9 +179,10 @@ impl MemoryStore {
         let budget = Arc::new(MemoryBudget::new(
             config.budget_bytes.saturating_sub(fixed_bytes),
         ));
+        let marks = Arc::new(AtomicU64::new(1));
         let shard = |_| {
-            let (budget, hasher) = (Arc::clone(&budget), hasher.clone());
-            let shard = Shard::new(budget, hasher, TablesBox::new::<S>);
+            let (budget, marks) = (Arc::clone(&budget), Arc::clone(&marks));
+            let shard = Shard::new(budget, marks, hasher.clone(), TablesBox::new::<S>);
             CacheAligned(Lock::new(shard))
         };
         Self {
@@ -188,7 +191,26 @@ impl MemoryStore {
             budget,
             fixed_bytes,
             next_swept: AtomicUsize::new(0),
+            marks,
         }
+    }
+
+    /// Returns the mark of a charge that is made next, for its
+    /// [`Receipt`](ratekeeper_core::Receipt): what is given back later has a higher one.
+    #[inline]
+    pub fn mark(&self) -> u64 {
+        self.marks.load(Ordering::Acquire) // before the charge
+    }
+
+    /// Takes over the numbers of limits that were changed, so that all their keys keep the usage that
+    /// they have now by the old ones. Without this call a limit is taken over when one of its keys is
+    /// asked for next. Returns a mark that no charge by older numbers has.
+    pub fn adopt<'l>(&self, limits: impl Iterator<Item = &'l Limit> + Clone, now: Time) -> u64 {
+        for shard in 0..self.shards.len() {
+            let mut shard = self.lock(shard);
+            limits.clone().for_each(|limit| shard.adopt(limit, now));
+        }
+        self.marks.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// Decides and charges, at once: see [`Store::decide`](crate::Store::decide).
@@ -356,6 +378,10 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn answers_at_once(&self) -> bool {
         true
+    }
+
+    fn adopt<'l>(&self, limits: impl Iterator<Item = &'l Limit> + Clone, now: Time) {
+        let _mark = self.adopt(limits, now);
     }
 
     async fn settle<A: StoreAct>(

@@ -6,7 +6,7 @@
 //!
 //! Looks, refunds, settlements and resets decide nothing, and are not reported.
 
-use ratekeeper_core::{Charge, Decision, Origin, Time};
+use ratekeeper_core::{Charge, Decision, Limit, Origin, Time};
 
 use crate::act::{ActAnswer as _, ActItem as _};
 use crate::{ActKind, Store, StoreAct, StoreError};
@@ -99,6 +99,10 @@ impl<S: Store, O: Observer> Store for Observed<S, O> {
 
     fn set_origin(&self, origin: Origin) {
         self.store.set_origin(origin);
+    }
+
+    fn adopt<'l>(&self, limits: impl Iterator<Item = &'l Limit> + Clone, now: Time) {
+        self.store.adopt(limits, now);
     }
 
     async fn settle<A: StoreAct>(

@@ -22,6 +22,8 @@
 //! * A denial for lack of headroom is not decided in place, because the algorithm would judge the
 //!   cost without the headroom, and might allow it.
 
+use std::num::NonZeroU64;
+
 use ratekeeper_core::{Decision, GrantId, Mode, Nanos, Permits, Time, Verdict};
 use smallvec::{SmallVec, smallvec};
 
@@ -38,6 +40,10 @@ pub trait RequestStates {
     fn count(&self) -> usize;
     /// Returns the moment, by the clock of the states.
     fn now(&self) -> Time;
+    /// Returns the mark of charges that are made next, for their receipts.
+    fn mark(&self) -> Option<NonZeroU64> {
+        None
+    }
     /// Returns the mode of a charge.
     fn mode(&self, at: usize) -> Mode;
     /// Returns the cost of a charge.
@@ -89,6 +95,7 @@ pub(crate) fn look(states: &mut impl RequestStates) -> Decisions {
         admitted,
         each,
         made: states.now(),
+        mark: None,
         without_store: false,
     }
 }
@@ -96,18 +103,20 @@ pub(crate) fn look(states: &mut impl RequestStates) -> Decisions {
 /// Charges all that are allowed, or none; and limits that count denials in either case.
 #[inline]
 pub(crate) fn decide(states: &mut impl RequestStates) -> Decisions {
+    let mark = states.mark();
     if let Some(decision) = states.decide_alone() {
         return Decisions {
             admitted: decision.verdict.allows() || states.mode(0) == Mode::Shadow,
             each: smallvec![decision],
             made: states.now(),
+            mark,
             without_store: false,
         };
     }
-    decide_all(states)
+    decide_all(states, mark)
 }
 
-fn decide_all(states: &mut impl RequestStates) -> Decisions {
+fn decide_all(states: &mut impl RequestStates, mark: Option<NonZeroU64>) -> Decisions {
     let (mut each, spent) = judge(states);
     let counted: SmallVec<[bool; 4]> = (0..each.len())
         .map(|at| is_counted(states, &each, at))
@@ -138,6 +147,7 @@ fn decide_all(states: &mut impl RequestStates) -> Decisions {
         admitted,
         each,
         made: states.now(),
+        mark,
         without_store: false,
     }
 }

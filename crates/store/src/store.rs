@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::future::Future;
+use std::num::NonZeroU64;
 
-use ratekeeper_core::{Charge, Decision, GrantId, Lend, Nanos, Origin, Permits, Receipt, Time};
+use ratekeeper_core::{
+    Charge, Decision, GrantId, Lend, Limit, Nanos, Origin, Permits, Receipt, Time,
+};
 use smallvec::SmallVec;
 
 use crate::act::{
@@ -25,6 +28,8 @@ pub struct Decisions {
     pub each: SmallVec<[Decision; 4]>,
     /// The moment of the decisions, by the clock of the store.
     pub made: Time,
+    /// The [`mark`](Receipt::mark) of the charges.
+    pub mark: Option<NonZeroU64>,
     /// True if the store could not be asked, so that each limit decided by its
     /// [`Outage`](ratekeeper_core::Outage).
     pub without_store: bool,
@@ -34,7 +39,10 @@ impl Decisions {
     /// Returns where and when the charge at `index` was made, to settle it later; `None` if there
     /// is none.
     pub fn origin(&self, index: usize) -> Option<ChargeOrigin> {
-        let receipt = Receipt::of(self.each.get(index)?, self.made);
+        let receipt = Receipt {
+            mark: self.mark,
+            ..Receipt::of(self.each.get(index)?, self.made)
+        };
         Some(if self.without_store {
             ChargeOrigin::Outage(receipt)
         } else {
@@ -67,6 +75,10 @@ pub trait Store: Send + Sync {
     /// Sets the origin that all moments count from, the zero of the callers' clock; for a store
     /// that keeps states by another clock. Must be called before any other method.
     fn set_origin(&self, _origin: Origin) {}
+
+    /// Takes over the numbers of limits that were changed, so that all keys in this process keep the
+    /// usage that they have now by the old ones.
+    fn adopt<'l>(&self, _limits: impl Iterator<Item = &'l Limit> + Clone, _now: Time) {}
 
     /// Performs an act on the states of a request's items; the act gives the type of the answer.
     fn settle<A: StoreAct>(

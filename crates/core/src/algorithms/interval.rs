@@ -295,6 +295,15 @@ impl Algorithm for Interval {
         self.every == old.every && self.strokes == old.strokes
     }
 
+    /// The strokes that have passed brought the permits of the old numbers.
+    fn rescale(&self, missing: &mut IntervalState, old: &Self, now: Time, _promised: Nanos) {
+        let seen = old.refilled(missing, now);
+        *missing = match seen.permits.min(self.most) {
+            0 => IntervalState::default(),
+            permits => IntervalState { permits, ..seen },
+        };
+    }
+
     fn bound(&self, window: Nanos) -> u64 {
         let Some(after_first) = window.as_nanos().checked_sub(1) else {
             return 0;
@@ -325,6 +334,7 @@ impl Refund for Interval {
             made,
             paid,
             returned,
+            ..
         } = receipt;
         let strokes_from = |moment| paid.since(moment).as_nanos().div_ceil(self.every); // up: begun
         let to_come = strokes_from(now);

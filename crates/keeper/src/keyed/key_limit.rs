@@ -60,7 +60,7 @@ impl<'a, K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'a, K, A, C> {
         let made = GrantOrigin {
             at: self.limiter.clock.now(),
             limiter: self.limiter.id,
-            mark: self.limiter.limit.with(|limit| limit.version.into()),
+            mark: self.limiter.store.mark(),
         };
         Grant::of(self.decide_at(made.at, cost), cost, made)
     }

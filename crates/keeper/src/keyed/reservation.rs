@@ -97,8 +97,9 @@ impl<K: LimitKey, C: Clock> KeyLimit<'_, K, AnyAlgorithm, C> {
 }
 
 impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
-    /// Gives the permits of a reservation back, if its key was not charged after it, the limit is
-    /// the same, and it was made by this limiter; returns true if it did. Moments promised to later
+    /// Gives the permits of a reservation back, if its key was neither charged after it, nor given
+    /// other permits, nor reset, the limit is the same, and it was made by this limiter; returns true
+    /// if it did. Moments promised to later
     /// requests of the key are kept: of several reservations, cancel the last first. A grant of
     /// [`check_n`](KeyLimit::check_n) is given back after other charges too.
     pub fn cancel(&self, reservation: KeyedReservation) -> bool
@@ -166,7 +167,11 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
 
     fn denied(&self, decision: Decision) -> Reserved {
         let made = self.clock.now();
-        Reserved { decision, made }
+        Reserved {
+            decision,
+            made,
+            mark: None, // nothing was charged
+        }
     }
 }
 

@@ -6,6 +6,8 @@
 //!   used   |==============|#####>   the excess is owed: the key pays it by waiting
 //! ```
 
+use std::sync::atomic::Ordering;
+
 use ratekeeper_core::{AnyAlgorithm, Call, Permits, Refund, Reserve, Unsupported};
 use ratekeeper_store::{ActualCost, ChargeOrigin, Settle, Settled};
 
@@ -89,13 +91,13 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         if grant.made.limiter != self.id {
             return;
         }
-        let version: u64 = self.limit.with(|limit| limit.version.into());
         let is_unpaid = grant.receipt().paid > self.clock.now();
-        let (cost, used) = if is_unpaid && grant.made.mark == version {
-            (grant.cost(), *used)
-        } else {
-            (0, used.saturating_sub(grant.cost())) // the excess is a charge of its own
-        };
+        let (cost, used) =
+            if is_unpaid && grant.made.mark >= self.numbers_since.load(Ordering::Acquire) {
+                (grant.cost(), *used)
+            } else {
+                (0, used.saturating_sub(grant.cost())) // the excess is a charge of its own
+            };
         if cost == used {
             return;
         }

@@ -1,5 +1,6 @@
 //! Grant: a request that passes.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use ratekeeper_core::{Decision, Receipt, Refused, Time};
@@ -35,7 +36,7 @@ pub(crate) struct GrantOrigin {
     /// The limiter that made it.
     pub(crate) limiter: u64,
     /// The permits that had been given back to the limiter before, see [`Returns`]; of a limit by
-    /// key the version of its numbers.
+    /// key the [`mark`](ratekeeper_store::MemoryStore::mark) of its store.
     ///
     /// [`Returns`]: ratekeeper_core::Returns
     pub(crate) mark: u64,
@@ -57,7 +58,10 @@ impl Grant {
 
     /// Returns its receipt, for the limiter that made it.
     pub(crate) fn receipt(&self) -> Receipt {
-        Receipt::of(&self.decision, self.made.at)
+        Receipt {
+            mark: NonZeroU64::new(self.made.mark),
+            ..Receipt::of(&self.decision, self.made.at)
+        }
     }
 
     /// Returns the cost that was charged.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::iter::once;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -146,6 +147,26 @@ impl<S, C> NamedLimit<S, C> {
         self
     }
 
+    /// Changes the limit, as a new version: a store converts the states that it holds.
+    fn change(&self, change: impl Fn(&mut Limit)) {
+        self.limit.own.rcu(|old| {
+            let mut new = Limit::clone(old);
+            new.version = old.version.saturating_add(1);
+            change(&mut new);
+            new
+        });
+    }
+
+    pub(crate) fn current(&self) -> Arc<Limit> {
+        self.limit.own.load_full()
+    }
+
+    pub(crate) const fn limits(&self) -> &Limits<S, C> {
+        &self.limits
+    }
+}
+
+impl<S: Store, C: Clock> NamedLimit<S, C> {
     /// Changes the limit while it is used. Each key keeps its used permits, at most the larger of
     /// the new quota and burst. In the other processes of a shared store the limit stays as it is
     /// until they change it too; meanwhile a token bucket admits at most the looser of the two.
@@ -163,6 +184,8 @@ impl<S, C> NamedLimit<S, C> {
     pub fn set_limit(&self, algorithm: impl Into<AnyAlgorithm>) {
         let algorithm = algorithm.into().patient();
         self.change(|limit| limit.algorithm = algorithm.clone());
+        let now = self.limits.clock().now();
+        self.limits.store().adopt(once(&*self.current()), now);
     }
 
     /// Like [`set_limit`](Self::set_limit), to a token bucket with the numbers of `quota`;
@@ -184,26 +207,6 @@ impl<S, C> NamedLimit<S, C> {
         Ok(())
     }
 
-    /// Changes the limit, as a new version: a store converts the states that it holds.
-    fn change(&self, change: impl Fn(&mut Limit)) {
-        self.limit.own.rcu(|old| {
-            let mut new = Limit::clone(old);
-            new.version = old.version.saturating_add(1);
-            change(&mut new);
-            new
-        });
-    }
-
-    pub(crate) fn current(&self) -> Arc<Limit> {
-        self.limit.own.load_full()
-    }
-
-    pub(crate) const fn limits(&self) -> &Limits<S, C> {
-        &self.limits
-    }
-}
-
-impl<S: Store, C: Clock> NamedLimit<S, C> {
     /// Decides about one permit for `key`, and takes it if allowed.
     ///
     /// # Errors

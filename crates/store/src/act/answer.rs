@@ -49,6 +49,7 @@ impl ActAnswer for Decisions {
             admitted,
             each,
             made,
+            mark: None, // not of one store
             without_store,
         }
     }

@@ -130,6 +130,7 @@ impl<S: Remote> FallbackInner<S> {
             Outage::Deny | Outage::Error => refusal(),
         });
         Ok(Decisions {
+            mark: None,
             each: each.collect(),
             admitted: local.admitted && !refused,
             made: now,

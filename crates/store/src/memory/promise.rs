@@ -6,7 +6,9 @@
 //!   cancel    gives back a reservation, unless another charge was made since
 //! ```
 
-use ratekeeper_core::{Call, Charge, Decision, Nanos, Time, Unsupported};
+use std::num::NonZeroU64;
+
+use ratekeeper_core::{Call, Charge, Decision, Nanos, Receipt, Time, Unsupported};
 
 use super::MemoryStore;
 use super::table::{Ahead, Made};
@@ -18,6 +20,8 @@ pub struct Reserved {
     pub decision: Decision,
     /// The moment of the reservation.
     pub made: Time,
+    /// The [`MemoryStore::mark`] before it, if it is known.
+    pub mark: Option<NonZeroU64>,
 }
 
 impl MemoryStore {
@@ -66,17 +70,20 @@ impl MemoryStore {
         max_wait: Nanos,
     ) -> Result<Reserved, Unsupported> {
         charge.limit.algorithm.supports(Call::Reserve)?;
+        let mark = NonZeroU64::new(self.mark());
         let decision = self.with(charge, now, |shard, limit, ask| {
             shard.reserve(limit, ask, Ahead::Promised(max_wait))
         });
         Ok(Reserved {
             decision,
             made: now,
+            mark,
         })
     }
 
-    /// Gives back the reservation of `charge`, if it was granted and no charge was made since,
-    /// because later promises are built on it. Returns true if it was given back.
+    /// Gives back the reservation of `charge`, if it was granted and its key was neither charged
+    /// since, because later promises are built on it, nor given permits, nor reset. Returns true if
+    /// it was given back.
     ///
     /// # Errors
     /// [`Unsupported`] if the algorithm does not support refunds.
@@ -87,7 +94,15 @@ impl MemoryStore {
         now: Time,
     ) -> Result<bool, Unsupported> {
         charge.limit.algorithm.supports(Call::Refund)?;
-        let Reserved { decision, made } = reserved;
+        let Reserved {
+            decision,
+            made,
+            mark,
+        } = reserved;
+        let receipt = Receipt {
+            mark,
+            ..Receipt::of(&decision, made)
+        };
         let made = Made {
             at: made,
             reset_after: decision.reset_after,
@@ -95,7 +110,7 @@ impl MemoryStore {
         let granted = decision.verdict.allows();
         Ok(granted
             && self.with(charge, now, |shard, limit, ask| {
-                shard.cancel(limit, ask, &made)
+                shard.cancel(limit, ask, &made, &receipt)
             }))
     }
 }

@@ -8,6 +8,8 @@
 //! Locks are taken in one order everywhere, so that no two requests wait for each other. The rules
 //! are those of [`settle`](crate::settle).
 
+use std::num::NonZeroU64;
+
 use ratekeeper_core::{Call, Charge, Decision, GrantId, Lend, Limit, Mode, Nanos, Permits, Time};
 use smallvec::SmallVec;
 
@@ -148,6 +150,10 @@ impl<'i, I: ActItem<'i>> RequestStates for MemoryRequest<'_, I> {
 
     fn earlier(&mut self, at: usize) -> Option<usize> {
         self.locked().places[at].earlier
+    }
+
+    fn mark(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.store.mark())
     }
 
     fn charges_even_if_refused(&self, at: usize) -> bool {

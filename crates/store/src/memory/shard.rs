@@ -2,10 +2,11 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper_core::{
-    Algorithm as _, AnyState, Decision, GrantId, LeaseId, Limit, LimitId, Nanos, Permits, Tat,
-    Time, Verdict,
+    Algorithm as _, AnyAlgorithm, AnyState, Decision, GrantId, LeaseId, Limit, LimitId, Nanos,
+    Permits, Tat, Time, Verdict,
 };
 use smallvec::SmallVec;
 
@@ -18,6 +19,7 @@ use super::tables_box::TablesBox;
 use super::{LimitUsage, Loans};
 use crate::act::GrantAnswer;
 use homes::Home;
+use returned::{ReturnNote, ReturnedPermits};
 
 /// `retry_after` of a request that finds no room and no key to evict.
 const NO_ROOM_RETRY: Nanos = Nanos::SECOND;
@@ -26,6 +28,7 @@ const MAX_EVICTED: usize = 16;
 
 mod homes;
 mod promise;
+mod returned;
 mod saved;
 #[cfg(test)]
 mod tests;
@@ -39,6 +42,9 @@ pub(super) struct Shard {
     budget: Arc<MemoryBudget>,
     hasher: KeyHasher,
     new_tables: NewTables,
+    returned: ReturnedPermits,
+    /// Number of the last note of `returned`, of all shards.
+    marks: Arc<AtomicU64>,
 }
 
 /// Makes the tables of a limit, if its algorithm is one that the store has.
@@ -46,13 +52,20 @@ pub(super) type NewTables = fn(&Limit, &KeyHasher) -> Option<TablesBox>;
 
 /// Operations of requests.
 impl Shard {
-    pub(super) fn new(budget: Arc<MemoryBudget>, hasher: KeyHasher, new_tables: NewTables) -> Self {
+    pub(super) fn new(
+        budget: Arc<MemoryBudget>,
+        marks: Arc<AtomicU64>,
+        hasher: KeyHasher,
+        new_tables: NewTables,
+    ) -> Self {
         Self {
             limits: SmallVec::new(),
             homes: Flat::new(),
             budget,
             hasher,
             new_tables,
+            returned: ReturnedPermits::default(),
+            marks,
         }
     }
 
@@ -101,11 +114,45 @@ impl Shard {
         }
     }
 
-    /// Gives back a charge.
+    /// Gives back a charge: nothing of one that older numbers made, or before its key was reset.
     pub(super) fn refund(&mut self, limit: &Limit, ask: &TableAsk<'_>) {
-        if let Some(tables) = self.at_home(limit, ask) {
-            tables.give_back(ask);
+        let mut ask = *ask;
+        let key = (limit.family().0, ask.hash);
+        let tables = self.tables(limit.id.index());
+        if tables.is_some_and(|tables| tables.version() > limit.version) {
+            return;
         }
+        if let Some(receipt) = &mut ask.receipt {
+            receipt.returned = self.returned.since(key, receipt);
+            if receipt.returned == Permits::MAX || receipt.paid <= ask.now {
+                return;
+            }
+        }
+        let Some(tables) = self.at_home(limit, &ask) else {
+            return;
+        };
+        let Some(standing) = tables.standing(&ask) else {
+            return;
+        };
+        tables.give_back(&ask);
+        let until = ask.now + standing.reset_after;
+        // Under GCRA each charge is paid later than those before it.
+        let is_gcra = matches!(limit.algorithm, AnyAlgorithm::Gcra(_));
+        let is_last = ask.receipt.is_some_and(|receipt| receipt.paid == until);
+        if !(is_gcra && is_last) {
+            self.note_returned(key, ask.cost, ask.now, until);
+        }
+    }
+
+    fn note_returned(&mut self, key: (LimitId, u64), permits: Permits, at: Time, until: Time) {
+        let number = self.marks.fetch_add(1, Ordering::AcqRel) + 1;
+        let note = ReturnNote {
+            number,
+            at,
+            permits,
+            until,
+        };
+        self.returned.note(key, note);
     }
 
     /// Takes back all permits that a name holds; returns their number.
@@ -152,9 +199,19 @@ impl Shard {
 
     /// Forgets a key; returns true if it was in debt.
     pub(super) fn reset(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> bool {
+        let standing = self.at_home(limit, ask).and_then(|it| it.standing(ask));
+        if let Some(standing) = standing {
+            let until = ask.now + standing.reset_after;
+            self.note_returned((limit.family().0, ask.hash), Permits::MAX, ask.now, until);
+        }
         let elsewhere = self.left_elsewhere(limit, ask).into_iter();
         let ids = elsewhere.map(|(id, _)| id).chain([limit.id]);
         ids.filter(|id| self.forget(*id, ask)).count() > 0
+    }
+
+    /// Takes over the numbers of a limit that has keys here.
+    pub(super) fn adopt(&mut self, limit: &Limit, now: Time) {
+        self.known(limit, now);
     }
 
     fn forget(&mut self, id: LimitId, ask: &TableAsk<'_>) -> bool {
@@ -186,6 +243,7 @@ impl Shard {
         for tables in self.limits.iter_mut().flatten() {
             tables.sweep(now, count, budget);
         }
+        self.returned.forget(now);
     }
 
     /// Adds the usage in this shard to each limit's, by id.

@@ -93,6 +93,7 @@ impl DenialCache {
             admitted: item.mode == Mode::Shadow,
             each: smallvec![decision],
             made: Time::ZERO, // nothing was charged
+            mark: None,
             without_store: false,
         })
     }

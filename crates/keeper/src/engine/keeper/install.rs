@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ratekeeper_core::{Limit, LimitId, Origin};
-use ratekeeper_policy::{Charges, Numbers, Policy, envoy};
+use ratekeeper_policy::{Charges, Numbers, Policy, Rule, envoy};
 use ratekeeper_store::Store;
 
 use super::Keeper;
@@ -79,7 +79,11 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         }
         policy.rules.relate_limits();
         self.reservations.install(&policy);
-        ids.former = Some(self.policy.swap(Arc::new(policy)));
+        let policy = Arc::new(policy);
+        ids.former = Some(self.policy.swap(Arc::clone(&policy)));
+        drop(ids);
+        let limits = policy.rules.iter().flat_map(Rule::limits);
+        self.store.adopt(limits, self.clock.now());
         version
     }
 

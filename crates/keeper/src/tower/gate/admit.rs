@@ -93,6 +93,7 @@ fn without_store(charges: &[Charge<'_>]) -> Decisions {
     Decisions {
         each: each.collect(),
         made: Time::ZERO, // nothing was charged
+        mark: None,
         admitted: enforced.all(passes),
         without_store: true,
     }

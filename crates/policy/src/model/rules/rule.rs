@@ -353,7 +353,7 @@ impl Rule {
     }
 
     /// Returns its own limit, then those of its variants.
-    pub fn limits(&self) -> impl Iterator<Item = &Limit> {
+    pub fn limits(&self) -> impl Iterator<Item = &Limit> + Clone {
         let variants = self.variants.numbers.iter();
         std::iter::once(&self.limit).chain(variants.map(|variant| &variant.limit))
     }

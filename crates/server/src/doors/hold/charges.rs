@@ -3,7 +3,7 @@
 use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::{AnyAlgorithm, Charge, Mode, Permits, Time};
 use ratekeeper_policy::Rule;
-use ratekeeper_store::{ActualCost, AnyStore, Reserved, Settled};
+use ratekeeper_store::{ActualCost, AnyStore, ChargeOrigin, Reserved, Settled};
 
 /// Returns the limits, keys and costs of a request: equal for two that may change places.
 pub(super) fn charges_of(answer: &Answer) -> Box<[u8]> {
@@ -34,9 +34,14 @@ pub(super) fn take_back(store: &AnyStore, answer: &Answer, now: Time) -> bool {
     };
     let promises = answer.outcomes().filter(promises);
     promises.fold(false, |any, outcome| {
+        let mark = match answer.origin_of(&outcome) {
+            Some(ChargeOrigin::Store(receipt)) => receipt.mark,
+            _ => None,
+        };
         let reserved = Reserved {
             decision: outcome.decision,
             made: answer.decided_at(),
+            mark,
         };
         let charge = charge(&outcome);
         let taken = charge.is_some_and(|charge| memory.cancel(&charge, reserved, now) == Ok(true));

@@ -1,6 +1,6 @@
 //! Promises: operations of a shard for callers that wait or plan.
 
-use ratekeeper_core::{Decision, Limit, Nanos, Time, Verdict};
+use ratekeeper_core::{Decision, Limit, Nanos, Permits, Receipt, Time, Verdict};
 
 use super::super::table::{Ahead, Made, TableAsk};
 use super::Shard;
@@ -47,13 +47,18 @@ impl Shard {
         })
     }
 
-    /// Gives back a reservation, if nothing was charged since; returns true if it did.
+    /// Gives back a reservation, if nothing was charged or given back since; returns true if it did.
     pub(in crate::memory) fn cancel(
         &mut self,
         limit: &Limit,
         ask: &TableAsk<'_>,
         made: &Made,
+        receipt: &Receipt,
     ) -> bool {
+        let key = (limit.family().0, ask.hash);
+        if self.returned.since(key, receipt) > Permits::ZERO {
+            return false; // the state may be as it was though others were charged
+        }
         let tables = self.at_home(limit, ask);
         tables.is_some_and(|tables| tables.cancel(ask, made))
     }
