@@ -196,10 +196,13 @@ pub fn retry_after_secs(wait: Nanos) -> u64 {
     wait.as_secs_ceil().max(1)
 }
 
+/// The largest integer of a structured field (RFC 9651, section 3.3.1): larger numbers are cut to it.
+const MAX_INTEGER: u64 = 999_999_999_999_999;
+
 /// `;q=5;w=60`, or `;q=50;qu="concurrent-requests"` for a level, which has no rate.
 fn policy_item(report: &LimitReport<'_>, list: &mut FieldText) {
     let (quota, window) = report.quota_per_window();
-    list.push("\";q=", quota);
+    list.push("\";q=", quota.min(MAX_INTEGER));
     if report.is_level {
         list.0.push_str(";qu=\"concurrent-requests\"");
     }
@@ -211,7 +214,7 @@ fn policy_item(report: &LimitReport<'_>, list: &mut FieldText) {
 /// `;r=0;t=37`: after `t` seconds more than `r` may be used, if no other request is charged
 /// meanwhile. A level has no `t`.
 fn limit_item(report: &LimitReport<'_>, list: &mut FieldText) {
-    list.push("\";r=", report.decision.remaining.get());
+    list.push("\";r=", report.decision.remaining.get().min(MAX_INTEGER));
     if let Some(span) = report.more_after {
         list.push(";t=", span.as_secs_ceil());
     }

@@ -89,6 +89,7 @@ pub struct Limiter<A: LimiterAlgorithm = Gcra, C = SystemClock> {
     id: u64, // unique in the process
     returns: Returns,
     promised: AtomicU64, // the latest moment, in nanoseconds
+    changes: AtomicU64,  // odd while the limit is changed without a lock
     clock: C,
 }
 
@@ -169,6 +170,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             id: unique(),
             returns: Returns::new(),
             promised: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             clock,
         }
     }
@@ -252,6 +254,9 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         if self.line.length() == 0
             && let Some(decision) = self.place.decide(|| self.limit.unchanged(), now, cost)
         {
+            if decision.verdict.allows() && self.limit.unchanged().is_none() {
+                self.charge_again(now, cost);
+            }
             return decision;
         }
         self.check_slowly(now, cost)
@@ -266,8 +271,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             return behind_the_line(&self, now, cost);
         }
         self.let_others_pass();
-        self.place
-            .update(|state| self.with(|algorithm| algorithm.decide(state, now, cost)))
+        let decide = |limit: &A, state: &mut _| limit.decide(state, now, cost);
+        self.charge(now, cost, decide, |decision| decision.verdict.allows())
     }
 
     /// Denies a cost that no limit can hold.
@@ -291,6 +296,9 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             return false;
         }
         let taken = self.place.take(|| self.limit.unchanged(), now, cost);
+        if taken == Some(true) && self.limit.unchanged().is_none() {
+            self.charge_again(now, cost);
+        }
         taken.unwrap_or_else(|| self.take_slowly(now, cost))
     }
 
@@ -299,8 +307,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     #[inline(never)]
     fn take_slowly(&self, now: Time, cost: Permits) -> bool {
         self.let_others_pass();
-        self.place
-            .update(|state| self.with(|algorithm| algorithm.take(state, now, cost)))
+        let take = |limit: &A, state: &mut _| limit.take(state, now, cost);
+        self.charge(now, cost, take, |taken| *taken)
     }
 
     /// Pauses after a lost race; see [`PAUSES`].

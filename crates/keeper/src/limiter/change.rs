@@ -120,15 +120,22 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         let limit = Arc::new(limit);
         self.returns.reset(); // grants know when the old numbers would have paid them
         self.with(|old| {
-            if limit.keeps_state_of(old) {
-                return self.rescale(old, &limit, now);
+            let convert = |state: &mut A::State| {
+                if limit.keeps_state_of(old) {
+                    let promised = Time::from_nanos(self.promised.load(Ordering::Relaxed));
+                    limit.rescale(state, old, now, promised.since(now));
+                } else {
+                    self.promised.store(0, Ordering::Relaxed); // a fresh state holds no promise
+                    *state = limit.state_with_usage(old.usage(state, now), now);
+                }
+            };
+            match old.believing() {
+                Some(old) => self.replace(old, &limit, now, convert),
+                None => self.place.update(|state| {
+                    convert(state);
+                    self.limit.store(Arc::clone(&limit)); // under the lock of the state
+                }),
             }
-            // Under one lock, because only states of a word mean the same under any numbers.
-            self.place.update(|state| {
-                self.promised.store(0, Ordering::Relaxed); // a fresh state holds no promise
-                *state = limit.state_with_usage(old.usage(state, now), now);
-                self.limit.store(Arc::clone(&limit));
-            });
         });
         self.returns.reset(); // and those made meanwhile
         self.era.begin();
@@ -136,51 +143,66 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         self.line.wake_first();
     }
 
-    /// Rescales the state to other numbers, and then replaces the limit.
+    /// Replaces the limit and converts the state, without a lock: one after the other, so that the
+    /// state is never less in the numbers of the limit than it should be.
     ///
-    /// Without a lock the two change one after the other. In between, other threads find a state
-    /// that is at least as strict as under the old limit and as under the new one; and no thread
-    /// cuts it, because the limit in between believes any debt.
-    fn rescale(&self, old: &A, limit: &Arc<A>, now: Time) {
-        let rescaled = |state: &A::State| {
-            let mut state = state.clone();
-            let promised = Time::from_nanos(self.promised.load(Ordering::Relaxed));
-            limit.rescale(&mut state, old, now, promised.since(now));
-            state
-        };
-        if let Some(believing) = old.believing() {
-            self.limit.store(Arc::new(believing));
+    /// ```text
+    ///   changes: odd     more in the new numbers:  convert, new limit     changes: even
+    ///                    less:                     new limit, convert
+    ///                    a charge meanwhile: once more by the new limit
+    /// ```
+    fn replace(&self, old: A, limit: &Arc<A>, now: Time, convert: impl Fn(&mut A::State)) {
+        let mut before = self.place.read(A::State::clone);
+        if old.usage(&before, now) == Permits::ZERO {
+            before = old.state_with_usage(Permits::ONE, now);
         }
-        let (new, change) = self.place.update(|state| {
-            let (before, new) = (state.clone(), rescaled(state));
-            if new != before {
-                limit.stricter(state, &new);
-            }
-            let change = match () {
-                () if new == before => Change::None,
-                () if new == *state => Change::Stricter,
-                () => Change::Milder,
-            };
-            (new, change)
-        });
-        self.place.update(|state| {
+        let (mut after, mut stricter) = (before.clone(), before);
+        convert(&mut after);
+        limit.stricter(&mut stricter, &after);
+        self.limit.store(Arc::new(old)); // from now on no charge takes the short way
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        if stricter == after {
+            self.place.update(&convert);
             self.limit.store(Arc::clone(limit));
-            if change != Change::Stricter {
-                *state = rescaled(state); // and the charges made meanwhile
-            }
-            if change != Change::None {
-                limit.stricter(state, &new);
-            }
-        });
+        } else {
+            self.limit.store(Arc::clone(limit));
+            self.place.update(&convert);
+        }
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
-}
 
-/// The effect of other numbers on a state.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
-    None,
-    Stricter,
-    Milder,
+    /// Charges by `charge`. If the limit is changed meanwhile, the state may be in the numbers of
+    /// the new one already: then the cost is charged once more by these, if `is_charged`.
+    pub(super) fn charge<T>(
+        &self,
+        now: Time,
+        cost: Permits,
+        charge: impl Fn(&A, &mut A::State) -> T,
+        is_charged: impl Fn(&T) -> bool,
+    ) -> T {
+        let changes = self.changes.load(Ordering::Acquire);
+        let answer = self
+            .place
+            .update(|state| self.with(|limit| charge(limit, state)));
+        let is_changed = changes % 2 == 1 || self.changes.load(Ordering::Acquire) != changes;
+        if is_changed && is_charged(&answer) {
+            self.charge_again(now, cost);
+        }
+        answer
+    }
+
+    #[cold]
+    pub(super) fn charge_again(&self, now: Time, cost: Permits) {
+        loop {
+            drop(self.line.lock()); // that change is made
+            let changes = self.changes.load(Ordering::Acquire);
+            self.place
+                .update(|state| self.with(|limit| limit.owe(state, now, cost)));
+            if changes % 2 == 0 && self.changes.load(Ordering::Acquire) == changes {
+                return;
+            }
+        }
+    }
 }
 
 impl<C: Clock> Limiter<Gcra, C> {

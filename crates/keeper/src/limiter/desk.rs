@@ -147,20 +147,19 @@ impl<A: LimiterAlgorithm, C: Clock> Waitable for &Limiter<A, C> {
     }
 
     fn take(&self, at: Time, cost: Permits, by: Time) -> Verdict {
-        self.place.update(|state| {
-            self.with(|algorithm| {
-                let verdict = algorithm.look(state, at, cost).verdict;
-                let passes = match verdict {
-                    Verdict::Allow => true,
-                    Verdict::AllowAfter(wait) => at + wait <= by,
-                    _ => false,
-                };
-                if !passes {
-                    return verdict;
-                }
-                let _charged = algorithm.decide(state, at, cost);
-                Verdict::Allow
-            })
-        })
+        let take = |limit: &A, state: &mut A::State| {
+            let verdict = limit.look(state, at, cost).verdict;
+            let passes = match verdict {
+                Verdict::Allow => true,
+                Verdict::AllowAfter(wait) => at + wait <= by,
+                _ => false,
+            };
+            if !passes {
+                return verdict;
+            }
+            let _charged = limit.decide(state, at, cost);
+            Verdict::Allow
+        };
+        self.charge(at, cost, take, |verdict| *verdict == Verdict::Allow)
     }
 }

@@ -37,6 +37,8 @@ pub struct Reservation<A: LimiterAlgorithm> {
     pub(super) state: Option<A::State>,
     /// The era in which it was made.
     pub(super) era: u64,
+    /// The [`Returns`](ratekeeper_core::Returns) before it was made.
+    pub(super) mark: u64,
 }
 
 /// The time of a limiter between two changes of its limit, as a number that no other limiter has.
@@ -116,15 +118,21 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         reserve: impl Fn(&A, &mut A::State, Time, Permits) -> Result<Decision, E>,
     ) -> Result<Reservation<A>, E> {
         let made = self.clock.now();
-        let era = self.era.current(); // before the charge: may be older than it
+        // Before the charge: both may be older than it.
+        let (era, mark) = (self.era.current(), self.returns.mark());
         let (decision, state) = match permits(cost) {
             None => (never(self.look(made, Permits::ZERO)), None),
             Some(cost) if self.line.length() > 0 => (behind_the_line(&self, made, cost), None),
             Some(cost) => {
-                let (decision, state) = self.place.update(|state| {
-                    let decision = self.with(|algorithm| reserve(algorithm, state, made, cost));
+                let charge = |limit: &A, state: &mut A::State| {
+                    let decision = reserve(limit, state, made, cost);
                     (decision, state.clone())
-                });
+                };
+                let is_charged = |(decision, _): &(Result<Decision, E>, _)| {
+                    let allows = |decision: &Decision| decision.verdict.allows();
+                    decision.as_ref().is_ok_and(allows)
+                };
+                let (decision, state) = self.charge(made, cost, charge, is_charged);
                 let decision = decision?;
                 if let Some(wait) = decision.verdict.wait() {
                     let due = (made + wait).as_nanos();
@@ -139,11 +147,12 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             cost: Permits::new(cost),
             state,
             era,
+            mark,
         })
     }
 
     /// Gives the permits of a reservation back, if the limit was neither charged nor changed after
-    /// it, and this limiter made it; returns true if it did. Moments promised to later requests are
+    /// it, no other permits were given back, and this limiter made it; returns true if it did. Moments promised to later requests are
     /// kept, and this one cannot be given twice: of several reservations, cancel the last first.
     /// Permits that are used at once are better taken by [`check_n`](Self::check_n), because
     /// [`refund`](Self::refund) gives a grant back after other charges too.
@@ -169,7 +178,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         cancelled
     }
 
-    /// Gives back by `refund`, if the limit was neither charged nor changed since.
+    /// Gives back by `refund`, if the limit was neither charged, given permits, nor changed since.
     pub(super) fn cancel_by<E>(
         &self,
         reservation: Reservation<A>,
@@ -181,7 +190,9 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         };
         let now = self.clock.now();
         let queue = self.line.lock(); // no change of the limit meanwhile
-        if reservation.era != self.era.current() {
+        // After permits came back, the state may be as it was though others were charged.
+        let is_unchanged = self.returns.since(reservation.mark) == Some(Permits::ZERO);
+        if reservation.era != self.era.current() || !is_unchanged {
             return Ok(false);
         }
         let cancelled = self.place.update(|state| {

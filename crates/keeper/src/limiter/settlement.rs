@@ -16,7 +16,7 @@ use ratekeeper_core::{
     AnyAlgorithm, Call, Decision, Nanos, Permits, Receipt, Refund, Reserve, Time, Unsupported,
 };
 
-use super::{Grant, Limiter, LimiterAlgorithm, StateCell as _};
+use super::{Grant, Limiter, LimiterAlgorithm};
 use crate::Clock;
 
 /// The estimated and the actual cost of work: see [`Grant::used`](super::Grant::used) and
@@ -57,15 +57,14 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             return Ok(());
         }
         let (now, owed) = (self.clock.now(), Permits::new(used - grant.cost()));
-        self.place.update(|state| {
-            self.with(|limit| {
-                let first = reserve(limit, state, now, owed)?;
-                if !first.verdict.allows() {
-                    let _most = reserve(limit, state, now, first.remaining)?;
-                }
-                Ok(())
-            })
-        })?;
+        let charge = |limit: &A, state: &mut _| {
+            let first = reserve(limit, state, now, owed)?;
+            if !first.verdict.allows() {
+                let _most = reserve(limit, state, now, first.remaining)?;
+            }
+            Ok(())
+        };
+        self.charge(now, owed, charge, Result::is_ok)?;
         self.line.wake_first(); // it has longer to wait
         Ok(())
     }

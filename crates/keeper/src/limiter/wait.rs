@@ -156,6 +156,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             id: self.id,
             returns: self.returns,
             promised: self.promised,
+            changes: self.changes,
             clock: RuntimeClock::over(self.clock, sleep),
         }
     }

@@ -1,10 +1,11 @@
 //! Changes of the numbers of a limit while it is used.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ratekeeper::core::{Gcra, Quota};
-use ratekeeper::store::MemoryConfig;
-use ratekeeper::{KeyedLimiter, Limiter, ManualClock, Refused};
+use ratekeeper::core::{Gcra, Interval, Nanos, Quota};
+use ratekeeper::store::{MemoryConfig, MemoryStore};
+use ratekeeper::{KeyedLimiter, Limiter, Limits, ManualClock, Refused, at_once};
 
 /// A bucket owes what its callers have used, however it was made.
 #[test]
@@ -73,4 +74,190 @@ fn nothing_comes_back_of_what_other_numbers_charged() {
     one.settle(late.0.used(5));
     keyed.key("a").settle(late.1.used(5));
     assert_eq!(left(), (1, 1), "the excess is charged all the same");
+}
+
+fn ten_in_ten_seconds() -> KeyedLimiter<Gcra, ManualClock> {
+    let bucket = Gcra::token_bucket("10/10s".parse().unwrap()).unwrap();
+    KeyedLimiter::with_clock(bucket, MemoryConfig::default(), ManualClock::default())
+}
+
+/// Returns how many single permits pass at once.
+fn passes(mut ask: impl FnMut() -> bool) -> usize {
+    (0..100).take_while(|_| ask()).count()
+}
+
+/// What was given back before makes the bucket full earlier: time has paid the second charge then.
+#[test]
+fn a_key_that_was_full_again_gets_nothing_back_of_several_grants() {
+    let limiter = ten_in_ten_seconds();
+    let ann = limiter.key("ann");
+    let (first, second) = (ann.check_n(5).unwrap(), ann.check_n(5).unwrap());
+    ann.refund(first);
+    limiter.clock().advance(Nanos::from_secs(5));
+    assert!(ann.check_n(10).is_ok());
+    ann.refund(second);
+    assert_eq!(passes(|| ann.check().is_ok()), 0);
+
+    let limits = Limits::new(
+        MemoryStore::new(MemoryConfig::default()),
+        ManualClock::default(),
+    );
+    let bucket = limits
+        .token_bucket("bucket", "10/10s".parse().unwrap())
+        .unwrap();
+    let take = |permits| at_once(bucket.check_n("ann", permits)).unwrap();
+    let (first, second) = (take(5), take(5));
+    at_once(limits.refund(first)).unwrap();
+    limits.clock().advance(Nanos::from_secs(5));
+    let _all = take(10);
+    at_once(limits.refund(second)).unwrap();
+    assert_eq!(passes(|| at_once(bucket.check("ann")).is_ok()), 0);
+}
+
+#[test]
+fn nothing_comes_back_of_what_was_taken_before_a_reset() {
+    let limiter = ten_in_ten_seconds();
+    let ann = limiter.key("ann");
+    let before = ann.check_n(10).unwrap();
+    ann.reset();
+    let after = ann.check_n(10).unwrap();
+    ann.refund(before);
+    assert_eq!(passes(|| ann.check().is_ok()), 0);
+    ann.refund(after);
+    assert_eq!(
+        passes(|| ann.check().is_ok()),
+        10,
+        "charged after the reset"
+    );
+
+    // Resets are counted without an end.
+    let limiter = Limiter::with_clock(
+        Gcra::token_bucket("10/24h".parse().unwrap()).unwrap(),
+        ManualClock::default(),
+    );
+    let before = limiter.check_n(10).unwrap();
+    (0..2_048).for_each(|_| limiter.reset());
+    let _all = limiter.check_n(10).unwrap();
+    limiter.refund(before);
+    assert_eq!(passes(|| limiter.check().is_ok()), 0);
+}
+
+/// A state may be as a reservation left it, though another was charged in its place.
+#[test]
+fn a_reservation_is_not_cancelled_after_permits_came_back() {
+    let bucket = Gcra::token_bucket("10/10s".parse().unwrap()).unwrap();
+    let limiter = Limiter::with_clock(bucket, ManualClock::default());
+    let grant = limiter.check_n(5).unwrap();
+    let reserved = limiter.reserve(5, Duration::ZERO);
+    limiter.refund(grant);
+    limiter.clock().advance(Nanos::from_secs(5));
+    assert!(limiter.check_n(5).is_ok());
+    assert!(!limiter.cancel(reserved));
+
+    let limiter = ten_in_ten_seconds();
+    let ann = limiter.key("ann");
+    let grant = ann.check_n(5).unwrap();
+    let reserved = ann.reserve(5, Duration::ZERO);
+    ann.refund(grant);
+    limiter.clock().advance(Nanos::from_secs(5));
+    assert!(ann.check_n(5).is_ok());
+    assert!(!limiter.cancel(reserved));
+
+    let bob = limiter.key("bob");
+    let reserved = bob.reserve(10, Duration::ZERO);
+    bob.reset();
+    assert!(bob.check_n(10).is_ok());
+    assert!(!limiter.cancel(reserved), "it was forgotten");
+}
+
+/// Usage is counted by the old numbers at the moment of the change, of all keys.
+#[test]
+fn keys_that_are_asked_later_have_the_usage_of_the_moment_of_the_change() {
+    let limiter = ten_in_ten_seconds();
+    for key in 0..200_u64 {
+        assert!(limiter.check_n(key, 10).is_ok());
+    }
+    limiter.set_quota("10/10h".parse().unwrap()).unwrap();
+    assert!(limiter.check(0_u64).is_err());
+    limiter.clock().advance(Nanos::from_secs(9));
+    for key in 0..200_u64 {
+        assert!(limiter.check(key).is_err(), "{key}");
+    }
+
+    let limits = Limits::new(
+        MemoryStore::new(MemoryConfig::default()),
+        ManualClock::default(),
+    );
+    let bucket = limits
+        .token_bucket("bucket", "10/1h".parse().unwrap())
+        .unwrap();
+    let grant = at_once(bucket.check_n("ann", 10)).unwrap();
+    bucket.set_quota("10/10s".parse().unwrap()).unwrap();
+    limits.clock().advance(Nanos::from_secs(10));
+    let _all = at_once(bucket.check_n("ann", 10)).unwrap();
+    at_once(limits.refund(grant)).unwrap();
+    assert_eq!(passes(|| at_once(bucket.check("ann")).is_ok()), 0);
+}
+
+/// Strokes that have passed brought the permits of the numbers of their time.
+#[test]
+fn a_bucket_by_intervals_keeps_what_passed_strokes_brought() {
+    let hour = Nanos::from_secs(3_600);
+    let refilled = |permits| Interval::from_first(10_u64, permits, hour).unwrap();
+    for (before, after, left) in [(10, 1, 10), (1, 10, 1)] {
+        let limiter = Limiter::with_clock(refilled(before), ManualClock::default());
+        assert!(limiter.check_n(10).is_ok());
+        limiter.clock().advance(hour + Nanos::SECOND);
+        limiter.set_limit(refilled(after));
+        assert_eq!(limiter.peek().remaining.get(), left, "{before} to {after}");
+    }
+}
+
+/// Charges that meet a change are charged by one of the numbers at least.
+#[test]
+fn no_charge_is_lost_while_the_numbers_change() {
+    let quotas = ["1000/1h", "1000/1000h"].map(|text| text.parse::<Quota>().unwrap());
+    for round in 0..40 {
+        let clock = ManualClock::default();
+        clock.advance(Nanos::from_secs(1));
+        let limiter = Limiter::with_clock(Gcra::token_bucket(quotas[0]).unwrap(), clock);
+        let passed = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for cost in 1..=3 {
+                let (limiter, passed) = (&limiter, &passed);
+                scope.spawn(move || {
+                    for _ in 0..2_000 {
+                        if limiter.check_n(cost).is_ok() {
+                            passed.fetch_add(cost, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+            for change in 0..500 {
+                limiter.set_quota(quotas[change % 2]).unwrap();
+            }
+        });
+        assert!(passed.into_inner() <= 1_000, "round {round}");
+    }
+}
+
+/// What comes back of one charge of a request does not lessen what comes back of another.
+#[test]
+fn all_charges_of_a_request_for_one_key_come_back() {
+    let limits = Limits::new(
+        MemoryStore::new(MemoryConfig::default()),
+        ManualClock::default(),
+    );
+    let bucket = limits
+        .token_bucket("bucket", "10/10s".parse().unwrap())
+        .unwrap();
+    let charges = [bucket.of("ann").cost(3), bucket.of("ann").cost(4)];
+    for (seconds, left) in [(0, 10), (3, 10), (5, 10)] {
+        at_once(bucket.reset("ann")).unwrap();
+        let grant = at_once(limits.check(&charges)).unwrap();
+        limits.clock().advance(Nanos::from_secs(seconds));
+        at_once(limits.refund(grant)).unwrap();
+        let remaining = at_once(bucket.peek("ann")).unwrap().remaining.get();
+        assert_eq!(remaining, left, "after {seconds} s");
+    }
 }
