@@ -20,7 +20,7 @@ use crate::act::{
 /// except under limits that count denials: then `remaining` and `reset_after` of the charges that
 /// would have passed show the state as it now stands.
 #[must_use = "decisions limit nothing unless the caller acts on them"]
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Decisions {
     /// True if no enforcing limit denied.
     pub admitted: bool,
@@ -34,6 +34,16 @@ pub struct Decisions {
     /// [`Outage`](ratekeeper_core::Outage).
     pub without_store: bool,
 }
+
+/// The mark tells stores apart, and is no part of what was decided.
+impl PartialEq for Decisions {
+    fn eq(&self, other: &Self) -> bool {
+        let facts = |it: &Self| (it.admitted, it.made, it.without_store);
+        facts(self) == facts(other) && self.each == other.each
+    }
+}
+
+impl Eq for Decisions {}
 
 impl Decisions {
     /// Returns where and when the charge at `index` was made, to settle it later; `None` if there

@@ -304,7 +304,9 @@ fn a_key_takes_the_bytes_of_the_guide() {
     let bytes = saved(&store, std::slice::from_ref(&limit), THEN).len();
     // Rounded, because the file has a head, and each part of it too.
     let each = (bytes + KEYS as usize / 2) / KEYS as usize - 5;
-    let shown = format!("In the file a key under a token bucket takes {each} bytes and its own.");
+    let shown = format!(
+        "In the file a key under a token bucket takes {each} bytes, and the bytes of the key itself."
+    );
     let guide: Vec<&str> = guide.split_whitespace().collect();
     assert!(
         guide.join(" ").contains(&shown),
