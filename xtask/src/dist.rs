@@ -187,6 +187,7 @@ impl Place<'_> {
             .env("CARGO", CARGO)
             .env("RUSTC", RUSTC)
             .env("RUSTC_BOOTSTRAP", "1") // the flags that begin with -Z
+            .env("SOURCE_DATE_EPOCH", self.moment()?) // `__TIME__` of mimalloc
             .env("CARGO_TARGET_DIR", &target)
             .env("CFLAGS", mapped("-ffile-prefix-map"))
             .env(
@@ -204,6 +205,14 @@ impl Place<'_> {
         Ok(target.join(triple).join("release/ratekeeper"))
     }
 
+    /// Returns the time of the last commit, for all that would have the time of the build.
+    fn moment(&self) -> Result<String, String> {
+        let mut committed = self.command("git");
+        let committed = committed.args(["log", "-1", "--format=%ct"]).output();
+        let committed = committed.map_err(|error| format!("cannot run git: {error}"))?;
+        Ok(String::from_utf8_lossy(&committed.stdout).trim().to_owned())
+    }
+
     /// Packs a binary, runs what it has packed, and returns a line about it.
     fn pack(&self, cpu: &str, binary: &Path) -> Result<String, String> {
         let dist = self.root.join("target/dist");
@@ -211,10 +220,7 @@ impl Place<'_> {
         for directory in [&pages, &inventory] {
             fs::create_dir_all(directory).map_err(|error| error.to_string())?;
         }
-        let mut committed = self.command("git");
-        let committed = committed.args(["log", "-1", "--format=%ct"]).output();
-        let committed = committed.map_err(|error| format!("cannot run git: {error}"))?;
-        let moment = String::from_utf8_lossy(&committed.stdout).trim().to_owned();
+        let moment = self.moment()?;
         let script = |name: &str| {
             let mut script = self.command(self.root.join("packaging").join(name));
             script
