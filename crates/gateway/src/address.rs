@@ -165,8 +165,7 @@ impl Address {
             Transport::Http2 => Wanted::Any, // it has no other
             _ => wanted,
         };
-        let end = start + patience;
-        let late = |_| LATE;
+        let (end, late) = (start + patience, |_| LATE);
         let room = if let Ok(room) = Arc::clone(&self.room).try_acquire_owned() {
             room
         } else {
@@ -217,8 +216,7 @@ impl Address {
                 opening = None; // the upstream speaks HTTP/1.1
             }
         }
-        // Apart: all futures of a request are moved as they begin, and would be larger by a handshake
-        // that hardly any of them makes.
+        // Apart: the futures of all requests would be larger by a handshake that hardly any makes.
         let connecting = Box::pin(self.connect(wanted));
         let opened = timeout(patience, connecting).await.map_err(late);
         drop(opening);
