@@ -310,7 +310,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
             algorithm: algorithm.clone(),
             ..Limit::clone(old)
         });
-        let adopt = |limit: &Limit| self.store.adopt(once(limit), self.clock.now());
+        let adopt = |limit: &Limit| self.store.adopt(&once(limit), self.clock.now());
         let mark = self.limit.with(adopt);
         self.numbers_since.fetch_max(mark, Ordering::AcqRel);
         self.lines.wake_all();

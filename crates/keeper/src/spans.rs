@@ -59,7 +59,7 @@ impl<S: Store> Store for Traced<S> {
         self.0.set_origin(origin);
     }
 
-    fn adopt<'l>(&self, limits: impl Iterator<Item = &'l Limit> + Clone, now: Time) {
+    fn adopt<'l>(&self, limits: &(impl Iterator<Item = &'l Limit> + Clone), now: Time) {
         self.0.adopt(limits, now);
     }
 

@@ -47,7 +47,7 @@ impl Store for AnyStore {
         }
     }
 
-    fn adopt<'l>(&self, limits: impl Iterator<Item = &'l Limit> + Clone, now: Time) {
+    fn adopt<'l>(&self, limits: &(impl Iterator<Item = &'l Limit> + Clone), now: Time) {
         match self {
             Self::Memory(memory) => Store::adopt(memory, limits, now),
             Self::Redis(redis) => redis.adopt(limits, now),

@@ -271,8 +271,8 @@ impl<S: Remote> Store for Fallback<S> {
         self.0.local.set_origin(origin);
     }
 
-    fn adopt<'l>(&self, limits: impl Iterator<Item = &'l Limit> + Clone, now: Time) {
-        self.0.main.adopt(limits.clone(), now);
+    fn adopt<'l>(&self, limits: &(impl Iterator<Item = &'l Limit> + Clone), now: Time) {
+        self.0.main.adopt(limits, now);
         self.0.local.adopt(limits, now);
     }
 

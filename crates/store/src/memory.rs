@@ -205,7 +205,7 @@ impl MemoryStore {
     /// Takes over the numbers of limits that were changed, so that all their keys keep the usage that
     /// they have now by the old ones. Without this call a limit is taken over when one of its keys is
     /// asked for next. Returns a mark that no charge by older numbers has.
-    pub fn adopt<'l>(&self, limits: impl Iterator<Item = &'l Limit> + Clone, now: Time) -> u64 {
+    pub fn adopt<'l>(&self, limits: &(impl Iterator<Item = &'l Limit> + Clone), now: Time) -> u64 {
         for shard in 0..self.shards.len() {
             let mut shard = self.lock(shard);
             limits.clone().for_each(|limit| shard.adopt(limit, now));
@@ -380,7 +380,7 @@ impl Store for MemoryStore {
         true
     }
 
-    fn adopt<'l>(&self, limits: impl Iterator<Item = &'l Limit> + Clone, now: Time) {
+    fn adopt<'l>(&self, limits: &(impl Iterator<Item = &'l Limit> + Clone), now: Time) {
         let _mark = self.adopt(limits, now);
     }
 

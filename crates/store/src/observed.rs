@@ -101,7 +101,7 @@ impl<S: Store, O: Observer> Store for Observed<S, O> {
         self.store.set_origin(origin);
     }
 
-    fn adopt<'l>(&self, limits: impl Iterator<Item = &'l Limit> + Clone, now: Time) {
+    fn adopt<'l>(&self, limits: &(impl Iterator<Item = &'l Limit> + Clone), now: Time) {
         self.store.adopt(limits, now);
     }
 

@@ -88,7 +88,7 @@ pub trait Store: Send + Sync {
 
     /// Takes over the numbers of limits that were changed, so that all keys in this process keep the
     /// usage that they have now by the old ones.
-    fn adopt<'l>(&self, _limits: impl Iterator<Item = &'l Limit> + Clone, _now: Time) {}
+    fn adopt<'l>(&self, _limits: &(impl Iterator<Item = &'l Limit> + Clone), _now: Time) {}
 
     /// Performs an act on the states of a request's items; the act gives the type of the answer.
     fn settle<A: StoreAct>(

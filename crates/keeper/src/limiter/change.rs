@@ -184,11 +184,15 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         let answer = self
             .place
             .update(|state| self.with(|limit| charge(limit, state)));
-        let is_changed = changes % 2 == 1 || self.changes.load(Ordering::Acquire) != changes;
-        if is_changed && is_charged(&answer) {
+        if !self.stayed_at(changes) && is_charged(&answer) {
             self.charge_again(now, cost);
         }
         answer
+    }
+
+    /// Returns true if the limit was not changed since `changes` was read.
+    fn stayed_at(&self, changes: u64) -> bool {
+        changes.is_multiple_of(2) && self.changes.load(Ordering::Acquire) == changes
     }
 
     #[cold]
@@ -198,7 +202,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             let changes = self.changes.load(Ordering::Acquire);
             self.place
                 .update(|state| self.with(|limit| limit.owe(state, now, cost)));
-            if changes % 2 == 0 && self.changes.load(Ordering::Acquire) == changes {
+            if self.stayed_at(changes) {
                 return;
             }
         }

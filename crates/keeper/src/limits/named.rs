@@ -185,7 +185,7 @@ impl<S: Store, C: Clock> NamedLimit<S, C> {
         let algorithm = algorithm.into().patient();
         self.change(|limit| limit.algorithm = algorithm.clone());
         let now = self.limits.clock().now();
-        self.limits.store().adopt(once(&*self.current()), now);
+        self.limits.store().adopt(&once(&*self.current()), now);
     }
 
     /// Like [`set_limit`](Self::set_limit), to a token bucket with the numbers of `quota`;

@@ -77,7 +77,7 @@ fn nothing_comes_back_of_what_other_numbers_charged() {
 }
 
 fn ten_in_ten_seconds() -> KeyedLimiter<Gcra, ManualClock> {
-    let bucket = Gcra::token_bucket("10/10s".parse().unwrap()).unwrap();
+    let bucket = Gcra::token_bucket(Quota::per_second(1).burst(10)).expect("a quota");
     KeyedLimiter::with_clock(bucket, MemoryConfig::default(), ManualClock::default())
 }
 

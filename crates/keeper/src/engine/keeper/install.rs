@@ -83,7 +83,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         ids.former = Some(self.policy.swap(Arc::clone(&policy)));
         drop(ids);
         let limits = policy.rules.iter().flat_map(Rule::limits);
-        self.store.adopt(limits, self.clock.now());
+        self.store.adopt(&limits, self.clock.now());
         version
     }
 
