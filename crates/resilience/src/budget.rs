@@ -14,8 +14,8 @@
 //! those of the last 9 to 10 s, and retries those of the last 10 to 11 s: rounding allows
 //! less, never more.
 //!
-//! * Bound: in *any* span of 10 s, at most `ratio x requests + reserve` retries are granted,
-//!   requests being those of the same span. In a longer one the reserve counts for each 10 s
+//! * Bound: in any span of 10 s that ends with a retry, at most `ratio x requests + reserve`
+//!   retries are granted, requests being those of the same span. In a longer one the reserve counts for each 10 s
 //!   begun. A retry is granted before its wait: those that wait for one moment come at that
 //!   moment, as many as were granted while they waited.
 //! * Defaults: 10 % (the load of a bad day stays near that of a good one), 10 s (savings of the

@@ -112,7 +112,8 @@ impl<'a, K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'a, K, A, C> {
 
     /// Gives back permits that the key took here and did not use, as far as time has not paid for
     /// them; the first waiter can take them at once. Only for algorithms that can take them back.
-    /// See [`Limiter::refund`](crate::Limiter::refund).
+    /// The grant must be one of this key, which is not checked. See
+    /// [`Limiter::refund`](crate::Limiter::refund).
     pub fn refund(&self, grant: Grant)
     where
         A: Refund,

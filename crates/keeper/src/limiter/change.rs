@@ -19,8 +19,9 @@ use crate::Clock;
 impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// Gives back permits that were taken here and not used, as far as time has not paid for them:
     /// a bucket that was full again meanwhile gets nothing back, because it has lost nothing. The
-    /// first waiter can take them at once. Only for algorithms that can take them back. After a
-    /// [reset](Self::reset), or a [change](Self::set_limit) of the limit, nothing comes back of what
+    /// first waiter can take them at once. Only for algorithms that can take them back. Moments that
+    /// [`reserve`](Self::reserve) has promised stay: if such permits are not taken before that
+    /// moment, they can be used at it beside the promised ones. After a [reset](Self::reset), or a [change](Self::set_limit) of the limit, nothing comes back of what
     /// was taken before.
     ///
     /// ```

@@ -35,7 +35,6 @@ use crate::serve::listener::Reply;
 pub(crate) type CallResult = Result<Response<Reply>, Problem>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-static X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static(names::X_RATELIMIT_LIMIT);
 
 pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Reply> {
     let mut response = Response::new(Full::new(body.into()));
@@ -52,10 +51,14 @@ pub(crate) fn empty(status: StatusCode) -> Response<Reply> {
 
 /// Adds the header fields that describe its limits to a client.
 fn put_fields(headers: &mut HeaderMap, answer: &Answer) {
+    const LEGACY: &str = "x-ratelimit-";
     // Those of an application are kept: only `RateLimit` and `RateLimit-Policy` are lists.
-    let has_own = headers.contains_key(&X_RATELIMIT_LIMIT);
+    let mut has_own = None;
     answer.put_header_fields(|name, value| {
-        if has_own && name.starts_with("x-ratelimit-") {
+        let mut names = headers.keys();
+        if name.starts_with(LEGACY)
+            && *has_own.get_or_insert_with(|| names.any(|own| own.as_str().starts_with(LEGACY)))
+        {
             return;
         }
         // Values are made of limit names and numbers; one that could not be sent is left out.

@@ -305,21 +305,35 @@ fn preflights_of_listed_origins_are_forwarded_and_no_limit_counts_them() {
 
 #[test]
 fn fields_of_an_application_that_limits_too_are_kept() {
-    let upstream =
-        Upstream::with("HTTP/1.1 200 OK\r\nx-ratelimit-limit: 9\r\ncontent-length: 0\r\n\r\n");
-    let proxy = Proxy::start(&[upstream.address], "", ONE);
-    let path = proxy.directory.path().join("ratekeeper.toml");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let both = text.replacen("version = 1", "version = 1\nheaders = \"both\"", 1);
-    std::fs::write(path, both).unwrap();
-    proxy.reload();
-    let response = proxy.client().get("/");
-    let sent = |name: &str| response.all(name).count();
-    assert_eq!(response.one("x-ratelimit-limit"), Some("9"));
-    assert_eq!(
-        ["x-ratelimit-limit", "x-ratelimit-remaining", "ratelimit"].map(sent),
-        [1, 0, 1]
-    );
+    for own in [
+        "x-ratelimit-limit",
+        "x-ratelimit-remaining",
+        "X-RateLimit-Used",
+    ] {
+        let response = format!("HTTP/1.1 200 OK\r\n{own}: 9\r\ncontent-length: 0\r\n\r\n");
+        let upstream = Upstream::with(&response);
+        let proxy = Proxy::start(&[upstream.address], "", ONE);
+        let path = proxy.directory.path().join("ratekeeper.toml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let both = text.replacen("version = 1", "version = 1\nheaders = \"both\"", 1);
+        std::fs::write(path, both).unwrap();
+        proxy.reload();
+        let response = proxy.client().get("/");
+        let own = own.to_lowercase();
+        assert_eq!(response.one(&own), Some("9"));
+        for name in [
+            "x-ratelimit-limit",
+            "x-ratelimit-remaining",
+            "x-ratelimit-reset",
+        ] {
+            assert_eq!(
+                response.all(name).count(),
+                usize::from(name == own),
+                "{name}"
+            );
+        }
+        assert_eq!(response.all("ratelimit").count(), 1);
+    }
 }
 
 #[test]

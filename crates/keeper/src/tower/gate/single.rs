@@ -44,7 +44,8 @@ pub struct Single<A: LimiterAlgorithm = Gcra, C = SystemClock> {
 
 /// Permits lent by a limit of concurrency. They have no name there, so they cannot be renewed; and
 /// after the lease they have come back by themselves, and giving them back would release the
-/// permits of another request.
+/// permits of another request. Each response gives back those that end first: beside a request that
+/// hangs, one permit less is free while others come.
 struct AtWork<A: LimiterAlgorithm, C: Clock> {
     limiter: Arc<Limiter<A, C>>,
     cost: Permits,

@@ -62,7 +62,8 @@ fn values(text: &str) -> Vec<Range<usize>> {
         let value = rest.trim_start_matches([' ', '\t']);
         let start = text.len() - value.len();
         let (start, value) = if let Some(quote @ ('"' | '\'')) = value.chars().next() {
-            let inner = value.trim_start_matches(quote);
+            let quotes = value.len() - value.trim_start_matches(quote).len();
+            let inner = &value[if quotes == 2 { 1 } else { quotes }..]; // two are an empty value
             let length = inner.find([quote, '\n']).unwrap_or(inner.len());
             (text.len() - inner.len(), &inner[..length])
         } else {
@@ -71,7 +72,8 @@ fn values(text: &str) -> Vec<Range<usize>> {
         };
         let is_reference = value.starts_with("env:") || value.starts_with("file:");
         let is_count = name.contains("tokens") && value.parse::<u64>().is_ok();
-        if !is_reference && !is_count && !value.starts_with(['[', '{']) {
+        let is_any = value.trim_matches(['!', '*']).is_empty(); // a pattern of `match`
+        if !is_reference && !is_count && !is_any && !value.starts_with(['[', '{']) {
             found.push(start..start + value.len());
         }
     }
@@ -100,6 +102,10 @@ mod tests {
                 "password = \"\"\"*******\"\"\"",
             ),
             ("password = \"env:P\"", "password = \"env:P\""),
+            ("{ x-api-key = \"\" }", "{ x-api-key = \"\" }"),
+            ("x-api-key = ''", "x-api-key = ''"),
+            ("x-api-key = \"!\"", "x-api-key = \"!\""),
+            ("x-api-key = \"!k*\"", "x-api-key = \"***\""),
             ("admin_token = \"file:/t\"", "admin_token = \"file:/t\""),
             ("url = \"redis://u:p@h:1\"", "url = \"redis://***@h:1\""),
             ("url = \"redis://h:1\"", "url = \"redis://h:1\""),
