@@ -12,10 +12,10 @@ const MAX_HEADER: usize = 100;
 
 /// Headers to which each proxy appends the address of its peer: they begin with the client's own
 /// text. Others, such as `x-real-ip`, are set anew by the proxies that know them.
-const OF_ADDRESSES: [&str; 2] = ["x-forwarded-for", "forwarded"];
+const OF_ADDRESSES: [&str; 3] = ["x-forwarded-for", "forwarded", "x-original-forwarded-for"];
 
 /// Headers by which a proxy states the one address of a client, as a text.
-const OF_ONE_ADDRESS: [&str; 8] = [
+const OF_ONE_ADDRESS: [&str; 18] = [
     "cf-connecting-ip",
     "true-client-ip",
     "x-real-ip",
@@ -24,6 +24,16 @@ const OF_ONE_ADDRESS: [&str; 8] = [
     "fastly-client-ip",
     "fly-client-ip",
     "x-azure-clientip",
+    "cf-connecting-ipv6",
+    "x-envoy-external-address",
+    "do-connecting-ip",
+    "x-nf-client-connection-ip",
+    "x-vercel-forwarded-for",
+    "x-appengine-user-ip",
+    "ali-cdn-real-ip",
+    "wl-proxy-client-ip",
+    "x-real-client-ip",
+    "client-ip",
 ];
 
 /// Warns of a limit that counts by the text of addresses.

@@ -228,7 +228,14 @@ fn findings(text: &str) -> String {
 
 #[test]
 fn an_address_that_comes_as_a_text_is_named_with_an_edit() {
-    for header in ["cf-connecting-ip", "True-Client-IP", "x-real-ip"] {
+    for header in [
+        "cf-connecting-ip",
+        "True-Client-IP",
+        "x-real-ip",
+        "cf-connecting-ipv6",
+        "X-Envoy-External-Address",
+        "client-ip",
+    ] {
         let found = findings(&format!(
             "key = [\"header:{header}\"]\nmissing_key = \"use:ip\""
         ));
@@ -242,6 +249,8 @@ fn an_address_that_comes_as_a_text_is_named_with_an_edit() {
             "{found}"
         );
     }
+    let found = findings("key = [\"header:x-original-forwarded-for\"]\nmissing_key = \"use:ip\"");
+    assert!(found.contains("begins as clients write it"), "{found}");
     let found = findings("key = [\"header:x-api-key\"]\nmissing_key = \"use:ip\"");
     assert_eq!(found, "");
 }
