@@ -82,8 +82,10 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let policy = Arc::new(policy);
         ids.former = Some(self.policy.swap(Arc::clone(&policy)));
         drop(ids);
-        let limits = policy.rules.iter().flat_map(Rule::limits);
-        self.store.adopt(&limits, self.clock.now());
+        if before.version > 0 {
+            let limits = policy.rules.iter().flat_map(Rule::limits);
+            self.store.adopt(&limits, self.clock.now());
+        }
         version
     }
 
