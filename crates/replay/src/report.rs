@@ -112,7 +112,7 @@ impl ReplayReport {
             from: span.map(|(from, _)| moment(from, zone)),
             to: span.map(|(_, to)| moment(to, zone)),
             resolution: summary.resolution.words(),
-            out_of_order: summary.out_of_order,
+            out_of_order: summary.out_of_order.saturating_sub(log.late),
             late: log.late,
             notes: notes(log, replay),
             all: CountsReport::new(&replay.tally.all, zone),
@@ -208,7 +208,7 @@ fn notes(log: &RequestLog, replay: &Replay) -> Vec<String> {
     }
     if log.late > 0 {
         notes.push(format!(
-            "{} lines came too late to be put in order (--reorder), and were decided where they are",
+            "too late to be put in order (--reorder), and decided where they are: {} of the lines",
             log.late
         ));
     }
