@@ -120,6 +120,20 @@ fn a_reload_adds_certificates_and_refuses_unreadable_ones() {
     }
 }
 
+/// TLS of a listener without it waits for a restart, which must not find bad certificates.
+#[test]
+fn unreadable_certificates_of_a_listener_without_tls_are_refused() {
+    let upstream = Upstream::hello();
+    let proxy = Proxy::start(&[upstream.address], "", OPEN);
+    let urls = [format!("http://{}", upstream.address)];
+    write(&proxy.directory, &urls, SITE, OPEN);
+    let refused = proxy.try_reload();
+    assert!(refused.text().contains("site."), "{}", refused.text());
+    Authority::new().write(proxy.directory.path(), "site", &["a.example"]);
+    proxy.reload();
+    assert_eq!(proxy.client().get("/").text(), "hello", "until the restart");
+}
+
 #[test]
 fn new_certificates_lose_no_request_and_invalid_ones_are_not_used() {
     let (old, new) = (Authority::new(), Authority::new());

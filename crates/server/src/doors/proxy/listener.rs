@@ -118,8 +118,8 @@ impl Reload for ProxyListener {
         if proxy == current.settings {
             return Ok(Box::new(|| ()));
         }
-        let has_new_tls = self.tls.is_some() && !proxy.tls.is_empty();
-        let tls = if has_new_tls && proxy.tls != current.settings.tls {
+        // Read also if the listener has no TLS until a restart, which must find them good.
+        let tls = if !proxy.tls.is_empty() && proxy.tls != current.settings.tls {
             tls_of(&proxy, &self.place.home)?
         } else {
             None
