@@ -20,7 +20,7 @@ use crate::act::{
 /// except under limits that count denials: then `remaining` and `reset_after` of the charges that
 /// would have passed show the state as it now stands.
 #[must_use = "decisions limit nothing unless the caller acts on them"]
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Decisions {
     /// True if no enforcing limit denied.
     pub admitted: bool,
@@ -44,6 +44,17 @@ impl PartialEq for Decisions {
 }
 
 impl Eq for Decisions {}
+
+impl fmt::Debug for Decisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decisions")
+            .field("admitted", &self.admitted)
+            .field("each", &self.each)
+            .field("made", &self.made)
+            .field("without_store", &self.without_store)
+            .finish()
+    }
+}
 
 impl Decisions {
     /// Returns where and when the charge at `index` was made, to settle it later; `None` if there

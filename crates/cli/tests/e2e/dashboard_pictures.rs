@@ -192,6 +192,7 @@ fn the_page_shows_an_attack_at_once() {
         let drawn = "document.querySelector('#requests').viewBox.baseVal.width === \
              document.querySelector('#requests').clientWidth";
         browser.wait(drawn);
+        assert_eq!(browser.violations(), json!([]), "{name}");
         if width > 1000 {
             let below = "document.querySelector('#keys tbody').getBoundingClientRect().bottom";
             browser.wait(&format!("{below} < innerHeight"));

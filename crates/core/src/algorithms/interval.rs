@@ -295,15 +295,6 @@ impl Algorithm for Interval {
         self.every == old.every && self.strokes == old.strokes
     }
 
-    /// The strokes that have passed brought the permits of the old numbers.
-    fn rescale(&self, missing: &mut IntervalState, old: &Self, now: Time, _promised: Nanos) {
-        let seen = old.refilled(missing, now);
-        *missing = match seen.permits.min(self.most) {
-            0 => IntervalState::default(),
-            permits => IntervalState { permits, ..seen },
-        };
-    }
-
     fn bound(&self, window: Nanos) -> u64 {
         let Some(after_first) = window.as_nanos().checked_sub(1) else {
             return 0;

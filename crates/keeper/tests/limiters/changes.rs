@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ratekeeper::core::{Gcra, Interval, Nanos, Quota};
+use ratekeeper::core::{Gcra, Nanos, Quota};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
 use ratekeeper::{KeyedLimiter, Limiter, Limits, ManualClock, Refused, at_once};
 
@@ -197,20 +197,6 @@ fn keys_that_are_asked_later_have_the_usage_of_the_moment_of_the_change() {
     let _all = at_once(bucket.check_n("ann", 10)).unwrap();
     at_once(limits.refund(grant)).unwrap();
     assert_eq!(passes(|| at_once(bucket.check("ann")).is_ok()), 0);
-}
-
-/// Strokes that have passed brought the permits of the numbers of their time.
-#[test]
-fn a_bucket_by_intervals_keeps_what_passed_strokes_brought() {
-    let hour = Nanos::from_secs(3_600);
-    let refilled = |permits| Interval::from_first(10_u64, permits, hour).unwrap();
-    for (before, after, left) in [(10, 1, 10), (1, 10, 1)] {
-        let limiter = Limiter::with_clock(refilled(before), ManualClock::default());
-        assert!(limiter.check_n(10).is_ok());
-        limiter.clock().advance(hour + Nanos::SECOND);
-        limiter.set_limit(refilled(after));
-        assert_eq!(limiter.peek().remaining.get(), left, "{before} to {after}");
-    }
 }
 
 /// Charges that meet a change are charged by one of the numbers at least.

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::clock;
-use super::process::{Process, find};
+use super::process::{Process, carried, find};
 
 /// Enough for a browser on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -123,6 +123,18 @@ impl Chromium {
         let thrown = &answer["exceptionDetails"];
         assert!(thrown.is_null(), "{script}: {thrown}");
         answer["result"]["value"].clone()
+    }
+
+    /// Returns what axe finds to hinder a reader of the page; an empty list also without axe.
+    pub(crate) fn violations(&mut self) -> Value {
+        let axe = carried("target/axe-core-4.14.1/node_modules/axe-core/axe.min.js");
+        let Some(axe) = axe else { return json!([]) };
+        let axe = std::fs::read_to_string(axe).expect("axe is text");
+        self.run(&format!("{axe}; 0"));
+        self.run(
+            "axe.run().then(result => result.violations
+               .map(it => `${it.impact} ${it.id}: ${it.nodes.map(node => node.html).join(' ')}`))",
+        )
     }
 
     /// Returns the entries of the browser's console so far.
