@@ -116,6 +116,8 @@ deploy.md
     store/src/memory.rs: budget_bytes: 256 << 20,
   A sixteenth of the budget
     store/src/memory/budget.rs: RESERVE: usize = 16;
+  up to a thirty-second
+    store/src/memory/shard/returned.rs: PART: usize = 32;
   Keys of more than 30 bytes
     store/src/memory/key.rs: INLINE: usize = 30;
   up to 15 bytes

@@ -182,7 +182,8 @@ impl MemoryStore {
         let marks = Arc::new(AtomicU64::new(1));
         let shard = |_| {
             let (budget, marks) = (Arc::clone(&budget), Arc::clone(&marks));
-            let shard = Shard::new(budget, marks, hasher.clone(), TablesBox::new::<S>);
+            let bytes = config.budget_bytes / count;
+            let shard = Shard::new(budget, bytes, marks, hasher.clone(), TablesBox::new::<S>);
             CacheAligned(Lock::new(shard))
         };
         Self {

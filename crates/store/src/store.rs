@@ -52,7 +52,7 @@ impl fmt::Debug for Decisions {
             .field("each", &self.each)
             .field("made", &self.made)
             .field("without_store", &self.without_store)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -19,7 +19,7 @@ use super::tables_box::TablesBox;
 use super::{LimitUsage, Loans};
 use crate::act::GrantAnswer;
 use homes::Home;
-use returned::{ReturnNote, ReturnedPermits};
+use returned::{NotedKey, ReturnNote, ReturnedPermits};
 
 /// `retry_after` of a request that finds no room and no key to evict.
 const NO_ROOM_RETRY: Nanos = Nanos::SECOND;
@@ -54,6 +54,7 @@ pub(super) type NewTables = fn(&Limit, &KeyHasher) -> Option<TablesBox>;
 impl Shard {
     pub(super) fn new(
         budget: Arc<MemoryBudget>,
+        bytes: usize,
         marks: Arc<AtomicU64>,
         hasher: KeyHasher,
         new_tables: NewTables,
@@ -64,7 +65,7 @@ impl Shard {
             budget,
             hasher,
             new_tables,
-            returned: ReturnedPermits::default(),
+            returned: ReturnedPermits::new(bytes),
             marks,
         }
     }
@@ -117,7 +118,7 @@ impl Shard {
     /// Gives back a charge: nothing of one that older numbers made, or before its key was reset.
     pub(super) fn refund(&mut self, limit: &Limit, ask: &TableAsk<'_>) {
         let mut ask = *ask;
-        let key = (limit.family().0, ask.hash);
+        let key = NotedKey::new(limit, &ask);
         let tables = self.tables(limit.id.index());
         if tables.is_some_and(|tables| tables.version() > limit.version) {
             return;
@@ -144,7 +145,7 @@ impl Shard {
         }
     }
 
-    fn note_returned(&mut self, key: (LimitId, u64), permits: Permits, at: Time, until: Time) {
+    fn note_returned(&mut self, key: NotedKey, permits: Permits, at: Time, until: Time) {
         let number = self.marks.fetch_add(1, Ordering::AcqRel) + 1;
         let note = ReturnNote {
             number,
@@ -202,7 +203,7 @@ impl Shard {
         let standing = self.at_home(limit, ask).and_then(|it| it.standing(ask));
         if let Some(standing) = standing {
             let until = ask.now + standing.reset_after;
-            self.note_returned((limit.family().0, ask.hash), Permits::MAX, ask.now, until);
+            self.note_returned(NotedKey::new(limit, ask), Permits::MAX, ask.now, until);
         }
         let elsewhere = self.left_elsewhere(limit, ask).into_iter();
         let ids = elsewhere.map(|(id, _)| id).chain([limit.id]);

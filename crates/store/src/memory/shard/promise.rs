@@ -4,6 +4,7 @@ use ratekeeper_core::{Decision, Limit, Nanos, Permits, Receipt, Time, Verdict};
 
 use super::super::table::{Ahead, Made, TableAsk};
 use super::Shard;
+use super::returned::NotedKey;
 
 impl Shard {
     /// Charges at `ask.now`, if that may pass by `by`; otherwise charges nothing.
@@ -55,7 +56,7 @@ impl Shard {
         made: &Made,
         receipt: &Receipt,
     ) -> bool {
-        let key = (limit.family().0, ask.hash);
+        let key = NotedKey::new(limit, ask);
         if self.returned.since(key, receipt) > Permits::ZERO {
             return false; // the state may be as it was though others were charged
         }

@@ -8,22 +8,42 @@
 //! Only what was given back while other charges stood is noted, and only until time has paid for
 //! all charges that were made before it. Of a state that was forgotten, nothing comes back.
 //!
-//! Bounds: [`MAX_KEYS`] for each shard. Of further keys nothing is noted: then permits that are
-//! given back can be used once more than the limit says.
+//! Bounds: notes of so many keys as take a thirty-second of the budget, beside it. Of further keys
+//! nothing is noted: then permits that are given back can be used once more than the limit says.
 
 use std::collections::HashMap;
 
-use ratekeeper_core::{LimitId, Permits, Receipt, Time};
+use ratekeeper_core::{Limit, LimitId, Permits, Receipt, Time};
 
-/// Maximum number of keys of a shard with notes.
-const MAX_KEYS: usize = 256;
+use super::TableAsk;
+
+/// Part of the budget that notes may take beside it.
+const PART: usize = 32;
 /// Maximum number of notes of a key. Beyond, the two that are closest become one, as late as the
 /// later: then a charge between them gets less back.
 const MAX_NOTES: usize = 32;
 
-/// What was given back to the keys of a shard, by the family of the limit and the hash of the key.
-#[derive(Debug, Default)]
-pub(super) struct ReturnedPermits(HashMap<(LimitId, u64), Vec<ReturnNote>>);
+/// What was given back to the keys of a shard.
+#[derive(Debug)]
+pub(super) struct ReturnedPermits {
+    keys: HashMap<NotedKey, Vec<ReturnNote>>,
+    max_keys: usize,
+}
+
+/// A key of a limit, under all of its numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct NotedKey {
+    family: LimitId,
+    hash: u64,
+}
+
+impl NotedKey {
+    pub(super) fn new(limit: &Limit, ask: &TableAsk<'_>) -> Self {
+        let (family, _) = limit.family();
+        let hash = ask.hash;
+        Self { family, hash }
+    }
+}
 
 /// Permits that were given back at once.
 #[derive(Clone, Copy, Debug)]
@@ -38,9 +58,18 @@ pub(super) struct ReturnNote {
 }
 
 impl ReturnedPermits {
+    /// Creates the notes of a shard with that budget.
+    pub(super) fn new(shard_bytes: usize) -> Self {
+        let each = MAX_NOTES * size_of::<ReturnNote>();
+        Self {
+            keys: HashMap::new(),
+            max_keys: (shard_bytes / PART / each).max(1),
+        }
+    }
+
     /// Returns the permits given back since the charge of a receipt.
-    pub(super) fn since(&self, key: (LimitId, u64), receipt: &Receipt) -> Permits {
-        let notes = self.0.get(&key).into_iter().flatten();
+    pub(super) fn since(&self, key: NotedKey, receipt: &Receipt) -> Permits {
+        let notes = self.keys.get(&key).into_iter().flatten();
         let later = notes.filter(|note| match receipt.mark {
             Some(mark) => note.number > mark.get(),
             None => note.at >= receipt.made,
@@ -49,14 +78,14 @@ impl ReturnedPermits {
     }
 
     /// Adds a note to a key, if there is room for it.
-    pub(super) fn note(&mut self, key: (LimitId, u64), note: ReturnNote) {
-        if self.0.len() >= MAX_KEYS && !self.0.contains_key(&key) {
+    pub(super) fn note(&mut self, key: NotedKey, note: ReturnNote) {
+        if self.keys.len() >= self.max_keys && !self.keys.contains_key(&key) {
             self.forget(note.at);
-            if self.0.len() >= MAX_KEYS {
+            if self.keys.len() >= self.max_keys {
                 return;
             }
         }
-        let notes = self.0.entry(key).or_default();
+        let notes = self.keys.entry(key).or_default();
         notes.retain(|earlier| earlier.until > note.at);
         if notes.len() >= MAX_NOTES {
             let gap = |at: &usize| notes[at + 1].at.since(notes[*at].at);
@@ -71,10 +100,10 @@ impl ReturnedPermits {
 
     /// Forgets the notes that no charge needs any more, and gives memory back.
     pub(super) fn forget(&mut self, now: Time) {
-        if self.0.capacity() > 0 {
-            self.0
+        if self.keys.capacity() > 0 {
+            self.keys
                 .retain(|_, notes| notes.iter().any(|note| note.until > now));
-            self.0.shrink_to(2 * self.0.len());
+            self.keys.shrink_to(2 * self.keys.len());
         }
     }
 }

@@ -29,6 +29,7 @@ impl Flood {
         Self {
             shard: Shard::new(
                 Arc::new(MemoryBudget::new(BUDGET)),
+                BUDGET,
                 Arc::default(),
                 hasher.clone(),
                 TablesBox::new::<AnyAlgorithm>,
