@@ -253,10 +253,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         };
         if self.line.length() == 0
             && let Some(decision) = self.place.decide(|| self.limit.unchanged(), now, cost)
+            && self.limit.unchanged().is_some()
         {
-            if decision.verdict.allows() && self.limit.unchanged().is_none() {
-                self.charge_again(now, cost);
-            }
             return decision;
         }
         self.check_slowly(now, cost)
@@ -271,8 +269,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             return behind_the_line(&self, now, cost);
         }
         self.let_others_pass();
-        let decide = |limit: &A, state: &mut _| limit.decide(state, now, cost);
-        self.charge(now, cost, decide, |decision| decision.verdict.allows())
+        self.charge(|limit, state| limit.decide(state, now, cost))
     }
 
     /// Denies a cost that no limit can hold.
@@ -296,9 +293,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             return false;
         }
         let taken = self.place.take(|| self.limit.unchanged(), now, cost);
-        if taken == Some(true) && self.limit.unchanged().is_none() {
-            self.charge_again(now, cost);
-        }
+        let taken = taken.filter(|_| self.limit.unchanged().is_some());
         taken.unwrap_or_else(|| self.take_slowly(now, cost))
     }
 
@@ -307,8 +302,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     #[inline(never)]
     fn take_slowly(&self, now: Time, cost: Permits) -> bool {
         self.let_others_pass();
-        let take = |limit: &A, state: &mut _| limit.take(state, now, cost);
-        self.charge(now, cost, take, |taken| *taken)
+        self.charge(|limit, state| limit.take(state, now, cost))
     }
 
     /// Pauses after a lost race; see [`PAUSES`].

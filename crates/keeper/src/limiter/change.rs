@@ -8,6 +8,7 @@
 //! Each of them wakes the first waiter.
 
 use std::convert::Infallible;
+use std::mem::needs_drop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -131,7 +132,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
                 }
             };
             match old.believing() {
-                Some(old) => self.replace(old, &limit, now, convert),
+                Some(old) => self.replace(old, &limit, convert),
                 None => self.place.update(|state| {
                     convert(state);
                     self.limit.store(Arc::clone(&limit)); // under the lock of the state
@@ -144,68 +145,43 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         self.line.wake_first();
     }
 
-    /// Replaces the limit and converts the state, without a lock: one after the other, so that the
-    /// state is never less in the numbers of the limit than it should be.
+    /// Converts a state without a lock, and then replaces the limit.
     ///
     /// ```text
-    ///   changes: odd     more in the new numbers:  convert, new limit     changes: even
-    ///                    less:                     new limit, convert
-    ///                    a charge meanwhile: once more by the new limit
+    ///   changes: odd -----> convert -----> limit: the new one -----> changes: even
+    ///                          a charge meanwhile: taken back, and decided again afterwards
     /// ```
-    fn replace(&self, old: A, limit: &Arc<A>, now: Time, convert: impl Fn(&mut A::State)) {
-        let mut before = self.place.read(A::State::clone);
-        if old.usage(&before, now) == Permits::ZERO {
-            before = old.state_with_usage(Permits::ONE, now);
-        }
-        let (mut after, mut stricter) = (before.clone(), before);
-        convert(&mut after);
-        limit.stricter(&mut stricter, &after);
+    fn replace(&self, old: A, limit: &Arc<A>, convert: impl Fn(&mut A::State)) {
         self.limit.store(Arc::new(old)); // from now on no charge takes the short way
         self.changes.fetch_add(1, Ordering::AcqRel);
-        if stricter == after {
-            self.place.update(&convert);
-            self.limit.store(Arc::clone(limit));
-        } else {
-            self.limit.store(Arc::clone(limit));
-            self.place.update(&convert);
-        }
+        self.place.update(convert);
+        self.limit.store(Arc::clone(limit));
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Charges by `charge`. If the limit is changed meanwhile, the state may be in the numbers of
-    /// the new one already: then the cost is charged once more by these, if `is_charged`.
-    pub(super) fn charge<T>(
-        &self,
-        now: Time,
-        cost: Permits,
-        charge: impl Fn(&A, &mut A::State) -> T,
-        is_charged: impl Fn(&T) -> bool,
-    ) -> T {
-        let changes = self.changes.load(Ordering::Acquire);
-        let answer = self
-            .place
-            .update(|state| self.with(|limit| charge(limit, state)));
-        if !self.stayed_at(changes) && is_charged(&answer) {
-            self.charge_again(now, cost);
-        }
-        answer
-    }
-
-    /// Returns true if the limit was not changed since `changes` was read.
-    fn stayed_at(&self, changes: u64) -> bool {
-        changes.is_multiple_of(2) && self.changes.load(Ordering::Acquire) == changes
-    }
-
-    #[cold]
-    pub(super) fn charge_again(&self, now: Time, cost: Permits) {
+    /// Charges by `charge`, by a limit that is not changed meanwhile: else the state may be in the
+    /// numbers of another, so the charge is taken back if no other came, and made again.
+    pub(super) fn charge<T>(&self, charge: impl Fn(&A, &mut A::State) -> T) -> T {
+        // Only states of a word are without a lock, and cheap to copy.
+        let copy = |state: &A::State| (!needs_drop::<A::State>()).then(|| state.clone());
         loop {
-            drop(self.line.lock()); // that change is made
             let changes = self.changes.load(Ordering::Acquire);
-            self.place
-                .update(|state| self.with(|limit| limit.owe(state, now, cost)));
-            if self.stayed_at(changes) {
-                return;
+            if !changes.is_multiple_of(2) {
+                drop(self.line.lock()); // the change is made
+                continue;
             }
+            let (answer, before, after) = self.place.update(|state| {
+                let before = copy(state);
+                let answer = self.with(|limit| charge(limit, state));
+                (answer, before, copy(state))
+            });
+            if self.changes.load(Ordering::Acquire) == changes {
+                return answer;
+            }
+            self.place.update(|state| match (&before, &after) {
+                (Some(before), Some(after)) if state == after => *state = before.clone(),
+                _ => {}
+            });
         }
     }
 }

@@ -147,7 +147,7 @@ impl<A: LimiterAlgorithm, C: Clock> Waitable for &Limiter<A, C> {
     }
 
     fn take(&self, at: Time, cost: Permits, by: Time) -> Verdict {
-        let take = |limit: &A, state: &mut A::State| {
+        self.charge(|limit, state| {
             let verdict = limit.look(state, at, cost).verdict;
             let passes = match verdict {
                 Verdict::Allow => true,
@@ -159,7 +159,6 @@ impl<A: LimiterAlgorithm, C: Clock> Waitable for &Limiter<A, C> {
             }
             let _charged = limit.decide(state, at, cost);
             Verdict::Allow
-        };
-        self.charge(at, cost, take, |verdict| *verdict == Verdict::Allow)
+        })
     }
 }

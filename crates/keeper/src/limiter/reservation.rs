@@ -124,15 +124,10 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             None => (never(self.look(made, Permits::ZERO)), None),
             Some(cost) if self.line.length() > 0 => (behind_the_line(&self, made, cost), None),
             Some(cost) => {
-                let charge = |limit: &A, state: &mut A::State| {
+                let (decision, state) = self.charge(|limit, state| {
                     let decision = reserve(limit, state, made, cost);
                     (decision, state.clone())
-                };
-                let is_charged = |(decision, _): &(Result<Decision, E>, _)| {
-                    let allows = |decision: &Decision| decision.verdict.allows();
-                    decision.as_ref().is_ok_and(allows)
-                };
-                let (decision, state) = self.charge(made, cost, charge, is_charged);
+                });
                 let decision = decision?;
                 if let Some(wait) = decision.verdict.wait() {
                     let due = (made + wait).as_nanos();

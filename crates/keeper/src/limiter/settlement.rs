@@ -57,14 +57,13 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             return Ok(());
         }
         let (now, owed) = (self.clock.now(), Permits::new(used - grant.cost()));
-        let charge = |limit: &A, state: &mut _| {
+        self.charge(|limit, state| {
             let first = reserve(limit, state, now, owed)?;
             if !first.verdict.allows() {
                 let _most = reserve(limit, state, now, first.remaining)?;
             }
             Ok(())
-        };
-        self.charge(now, owed, charge, Result::is_ok)?;
+        })?;
         self.line.wake_first(); // it has longer to wait
         Ok(())
     }

@@ -12,8 +12,8 @@
 //! `take` repeat each other; it makes a check 1.3 ns faster.
 
 use ratekeeper_core::{
-    Algorithm, AnyAlgorithm, Cell, Concurrency, Decision, Gcra, Nanos, Permits, Refund, Reserve,
-    Time, WordState,
+    Algorithm, AnyAlgorithm, Cell, Concurrency, Decision, Gcra, Nanos, Permits, Refund, Time,
+    WordState,
 };
 use ratekeeper_store::Lock;
 
@@ -54,9 +54,6 @@ pub trait LimiterAlgorithm: Algorithm + Send + Sync + 'static {
     {
         self
     }
-
-    /// Charges even beyond the limit, if its states fit a word.
-    fn owe(&self, _state: &mut Self::State, _now: Time, _cost: Permits) {}
 
     /// Returns true if permits come back when work is done: a limit of concurrency.
     fn comes_back(&self) -> bool {
@@ -211,10 +208,6 @@ macro_rules! limiter_algorithm {
 
             fn believing(&self) -> Option<Self> {
                 Some(self.with_patience(Nanos::MAX))
-            }
-
-            fn owe(&self, state: &mut Self::State, now: Time, cost: Permits) {
-                let _promised = Reserve::reserve(self, state, now, cost, Nanos::MAX);
             }
 
             fn patient(self) -> Self {

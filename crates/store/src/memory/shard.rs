@@ -23,6 +23,9 @@ use returned::{NotedKey, ReturnNote, ReturnedPermits};
 
 /// `retry_after` of a request that finds no room and no key to evict.
 const NO_ROOM_RETRY: Nanos = Nanos::SECOND;
+/// How long at most a charge is open for which permits that came back are noted: reports may come
+/// within a day.
+const LONGEST_NOTE: Nanos = Nanos::from_secs(86_400);
 /// Maximum number of keys evicted for one new key: one, unless the new key is longer.
 const MAX_EVICTED: usize = 16;
 
@@ -137,21 +140,22 @@ impl Shard {
         };
         tables.give_back(&ask);
         let until = ask.now + standing.reset_after;
-        // Under GCRA each charge is paid later than those before it.
-        let is_gcra = matches!(limit.algorithm, AnyAlgorithm::Gcra(_));
-        let is_last = ask.receipt.is_some_and(|receipt| receipt.paid == until);
-        if !(is_gcra && is_last) {
+        // Time pays for no charge of the others.
+        let kept = matches!(
+            limit.algorithm,
+            AnyAlgorithm::Balance(_) | AnyAlgorithm::Concurrency(_)
+        );
+        if !kept {
             self.note_returned(key, ask.cost, ask.now, until);
         }
     }
 
     fn note_returned(&mut self, key: NotedKey, permits: Permits, at: Time, until: Time) {
-        let number = self.marks.fetch_add(1, Ordering::AcqRel) + 1;
         let note = ReturnNote {
-            number,
+            number: self.marks.fetch_add(1, Ordering::AcqRel) + 1,
             at,
             permits,
-            until,
+            until: until.min(at + LONGEST_NOTE),
         };
         self.returned.note(key, note);
     }

@@ -5,8 +5,8 @@
 //!                    '-- mark --> note --> give back b: less by the notes since its mark
 //! ```
 //!
-//! Only what was given back while other charges stood is noted, and only until time has paid for
-//! all charges that were made before it. Of a state that was forgotten, nothing comes back.
+//! It is noted only until time has paid for all charges that were made before it. Of a state that
+//! was forgotten, nothing comes back.
 //!
 //! Bounds: notes of so many keys as take a thirty-second of the budget, beside it. Of further keys
 //! nothing is noted: then permits that are given back can be used once more than the limit says.
