@@ -10,7 +10,8 @@
 use core::fmt;
 
 use crate::{
-    Algorithm, Cell, Clock, Decision, Permits, Receipt, Refund, Refused, Returns, Time, WordState,
+    Algorithm, Cell, Clock, Decision, Nanos, Permits, Receipt, Refund, Refused, Returns, Time,
+    WordState,
 };
 
 /// One limit, shared by threads and interrupts: an algorithm with a state of one word, that
@@ -128,6 +129,7 @@ impl<A: Algorithm<State: WordState>, C: Clock> CellLimiter<A, C> {
         self.returns.add(cost);
         let receipt = Receipt {
             returned,
+            sooner: Nanos::MAX, // not known
             ..receipt
         };
         self.cell.give_back(&self.algorithm, now, cost, receipt);

@@ -9,7 +9,7 @@ use core::num::NonZeroU64;
 #[cfg(all(target_has_atomic = "64", not(loom)))]
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Decision, Permits, Time};
+use crate::{Decision, Nanos, Permits, Time};
 
 /// What a charge carries, so that it can be given back later: see
 /// [`Refund::give_back`](crate::Refund::give_back).
@@ -19,9 +19,13 @@ pub struct Receipt {
     pub made: Time,
     /// The moment at which time will have paid for it and for all charges before it.
     pub paid: Time,
-    /// Permits of other charges that were given back to the state since; zero if not known.
+    /// Permits that came back to the state since, of charges before it; zero if not known.
     pub returned: Permits,
-    /// Number by which a store knows what it gave back since; `None` if only the moment is known.
+    /// How much sooner time pays for it because of them; [`Nanos::MAX`] if not known. Each time that
+    /// some came back may add up to a nanosecond.
+    pub sooner: Nanos,
+    /// Number by which a store finds the permits that came back since; `None` if it has only the
+    /// moment.
     pub mark: Option<NonZeroU64>,
 }
 
@@ -32,6 +36,7 @@ impl Receipt {
             made,
             paid: made + decision.reset_after,
             returned: Permits::ZERO,
+            sooner: Nanos::ZERO,
             mark: None,
         }
     }

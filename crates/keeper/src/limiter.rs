@@ -43,7 +43,8 @@ mod wait_error;
 
 use std::{fmt, hint, sync::atomic::AtomicU64};
 
-use ratekeeper_core::{Decision, Error, Gcra, Permits, Quota, Returns, Time};
+use ratekeeper_core::{Decision, Error, Gcra, Permits, Quota, Time};
+use ratekeeper_store::{GivenBack, Lock, Marks};
 
 use crate::latest::Latest;
 use crate::{Clock, SystemClock};
@@ -87,7 +88,8 @@ pub struct Limiter<A: LimiterAlgorithm = Gcra, C = SystemClock> {
     most_waiting: usize,
     era: Era,
     id: u64, // unique in the process
-    returns: Returns,
+    given_back: Lock<GivenBack>,
+    marks: Marks,
     promised: AtomicU64, // the latest moment, in nanoseconds
     changes: AtomicU64,  // odd while the limit is changed without a lock
     clock: C,
@@ -168,7 +170,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             most_waiting: MAX_WAITING,
             era: Era::new(),
             id: unique(),
-            returns: Returns::new(),
+            given_back: Lock::default(),
+            marks: Marks::default(),
             promised: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             clock,
@@ -224,12 +227,14 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
     #[inline(always)]
     pub fn check_n(&self, cost: u64) -> Result<Grant, Refused> {
+        let (before, at) = (self.marks.before(), self.clock.now());
+        let decision = self.decide_at(at, cost);
         let made = GrantOrigin {
-            mark: self.returns.mark(),
+            at,
             limiter: self.id,
-            at: self.clock.now(),
+            mark: self.marks.mark(before),
         };
-        Grant::of(self.decide_at(made.at, cost), cost, made)
+        Grant::of(decision, cost, made)
     }
 
     /// Like [`check_n`](Self::check_n), with all numbers of the answer, also of a refusal, in the

@@ -7,6 +7,7 @@ mod any;
 pub mod conformance;
 #[cfg(feature = "redis")]
 mod fallback;
+mod given_back;
 mod lock;
 mod memory;
 mod modes;
@@ -24,6 +25,8 @@ pub use act::{
 pub use any::AnyStore;
 #[cfg(feature = "redis")]
 pub use fallback::{Fallback, FallbackCounts, Health, HealthChange, OpCalls, Remote};
+#[doc(hidden)]
+pub use given_back::{GiveBackNote, GivenBack, Marks};
 #[doc(hidden)]
 pub use lock::{Lock, LockGuard};
 pub use memory::{

@@ -66,12 +66,13 @@ mod tables_box;
 mod usage;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ratekeeper_core::{
     Algorithm, AlgorithmSet, AnyAlgorithm, Charge, Decision, Key, Lend, Limit, Mode, Permits, Time,
 };
 
+use crate::given_back::Marks;
 use crate::lock::{Lock, LockGuard};
 use crate::{Decide, Decisions, Store, StoreAct, StoreError};
 use budget::MemoryBudget;
@@ -146,8 +147,7 @@ pub struct MemoryStore {
     fixed_bytes: usize,
     /// The next shard to be swept.
     next_swept: AtomicUsize,
-    /// Number of the last note of what was given back.
-    marks: Arc<AtomicU64>,
+    marks: Arc<Marks>,
 }
 
 /// Keeps its content on cache lines of its own.
@@ -179,7 +179,7 @@ impl MemoryStore {
         let budget = Arc::new(MemoryBudget::new(
             config.budget_bytes.saturating_sub(fixed_bytes),
         ));
-        let marks = Arc::new(AtomicU64::new(1));
+        let marks = Arc::new(Marks::default());
         let shard = |_| {
             let (budget, marks) = (Arc::clone(&budget), Arc::clone(&marks));
             let bytes = config.budget_bytes / count;
@@ -196,11 +196,12 @@ impl MemoryStore {
         }
     }
 
-    /// Returns the mark of a charge that is made next, for its
-    /// [`Receipt`](ratekeeper_core::Receipt): what is given back later has a higher one.
+    /// Returns the numbers of what came back to its keys, which mark charges for their
+    /// [receipts](ratekeeper_core::Receipt).
+    #[doc(hidden)]
     #[inline]
-    pub fn mark(&self) -> u64 {
-        self.marks.load(Ordering::Acquire) // before the charge
+    pub fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     /// Takes over the numbers of limits that were changed, so that all their keys keep the usage that
@@ -211,7 +212,7 @@ impl MemoryStore {
             let mut shard = self.lock(shard);
             limits.clone().for_each(|limit| shard.adopt(limit, now));
         }
-        self.marks.fetch_add(1, Ordering::AcqRel) + 1
+        self.marks.next()
     }
 
     /// Decides and charges, at once: see [`Store::decide`](crate::Store::decide).

@@ -22,12 +22,11 @@
 //! * A denial for lack of headroom is not decided in place, because the algorithm would judge the
 //!   cost without the headroom, and might allow it.
 
-use std::num::NonZeroU64;
-
 use ratekeeper_core::{Decision, GrantId, Mode, Nanos, Permits, Time, Verdict};
 use smallvec::{SmallVec, smallvec};
 
 use crate::act::{ChargeCorrection, GrantAnswer};
+use crate::given_back::Marks;
 use crate::{Decisions, modes};
 
 /// The items of a request, with their states at hand. Items are numbered from 0.
@@ -40,8 +39,8 @@ pub trait RequestStates {
     fn count(&self) -> usize;
     /// Returns the moment, by the clock of the states.
     fn now(&self) -> Time;
-    /// Returns the mark of charges that are made next, for their receipts.
-    fn mark(&self) -> Option<NonZeroU64> {
+    /// Returns the numbers that mark charges for their receipts.
+    fn marks(&self) -> Option<&Marks> {
         None
     }
     /// Returns the mode of a charge.
@@ -103,20 +102,25 @@ pub(crate) fn look(states: &mut impl RequestStates) -> Decisions {
 /// Charges all that are allowed, or none; and limits that count denials in either case.
 #[inline]
 pub(crate) fn decide(states: &mut impl RequestStates) -> Decisions {
-    let mark = states.mark();
-    if let Some(decision) = states.decide_alone() {
-        return Decisions {
-            admitted: decision.verdict.allows() || states.mode(0) == Mode::Shadow,
-            each: smallvec![decision],
-            made: states.now(),
-            mark,
-            without_store: false,
-        };
+    let before = states.marks().map(Marks::before);
+    let (admitted, each) = match states.decide_alone() {
+        Some(decision) => {
+            let admitted = decision.verdict.allows() || states.mode(0) == Mode::Shadow;
+            (admitted, smallvec![decision])
+        }
+        None => decide_all(states),
+    };
+    let marks = states.marks().zip(before);
+    Decisions {
+        admitted,
+        each,
+        made: states.now(),
+        mark: marks.and_then(|(marks, before)| marks.mark(before)),
+        without_store: false,
     }
-    decide_all(states, mark)
 }
 
-fn decide_all(states: &mut impl RequestStates, mark: Option<NonZeroU64>) -> Decisions {
+fn decide_all(states: &mut impl RequestStates) -> (bool, Each) {
     let (mut each, spent) = judge(states);
     let counted: SmallVec<[bool; 4]> = (0..each.len())
         .map(|at| is_counted(states, &each, at))
@@ -143,13 +147,7 @@ fn decide_all(states: &mut impl RequestStates, mark: Option<NonZeroU64>) -> Deci
     if !admitted {
         show_standing(states, &mut each);
     }
-    Decisions {
-        admitted,
-        each,
-        made: states.now(),
-        mark,
-        without_store: false,
-    }
+    (admitted, each)
 }
 
 /// Looks at every charge as if those before it to the same limit and key were made. Returns the

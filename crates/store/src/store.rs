@@ -35,7 +35,7 @@ pub struct Decisions {
     pub without_store: bool,
 }
 
-/// The mark tells stores apart, and is no part of what was decided.
+/// Decisions are equal if the same was decided, whatever marks their stores have reached.
 impl PartialEq for Decisions {
     fn eq(&self, other: &Self) -> bool {
         let facts = |it: &Self| (it.admitted, it.made, it.without_store);

@@ -105,8 +105,6 @@ struct Made {
     back: u64,
     is_open: bool,
     receipt: Receipt,
-    /// Permits given back to the state before.
-    returned: u64,
 }
 
 struct Life<'a> {
@@ -116,7 +114,9 @@ struct Life<'a> {
     state: AnyState,
     now: Time,
     made: Vec<Made>,
-    returned: u64,
+    /// What a receipt knows of what came back since: of which charges, and how much sooner they
+    /// are paid; else all permits.
+    knows_order: bool,
 }
 
 impl Life<'_> {
@@ -131,7 +131,6 @@ impl Life<'_> {
                 back: 0,
                 is_open: true,
                 receipt: Receipt::of(&decision, self.now),
-                returned: self.returned,
             });
         }
     }
@@ -139,15 +138,22 @@ impl Life<'_> {
     fn give_back(&mut self, index: usize, back: u64) {
         let made = &mut self.made[index];
         (made.back, made.is_open) = (back, false);
-        let receipt = Receipt {
-            returned: Permits::new(self.returned - made.returned),
-            ..made.receipt
-        };
-        self.returned += back;
-        let limit = self.limit;
+        let (limit, receipt, back) = (self.limit, made.receipt, Permits::new(back));
+        let owed = |state: &_| limit.look(state, self.now, Permits::ZERO).reset_after;
+        let before = owed(&self.state);
         limit
-            .try_give_back(&mut self.state, self.now, Permits::new(back), receipt)
+            .try_give_back(&mut self.state, self.now, back, receipt)
             .unwrap();
+        let sooner = before.saturating_sub(owed(&self.state));
+        for (at, made) in self.made.iter_mut().enumerate() {
+            let receipt = &mut made.receipt;
+            if !self.knows_order {
+                (receipt.returned, receipt.sooner) = (receipt.returned + back, Nanos::MAX);
+            } else if at > index {
+                receipt.returned = receipt.returned + back;
+                receipt.sooner = receipt.sooner + sooner;
+            }
+        }
     }
 
     /// Holds the state against a replay in which the charges that were given back were smaller.
@@ -213,7 +219,7 @@ fn no_give_back_makes_a_state_better_than_a_smaller_charge() {
                 state: AnyState::default(),
                 now: Time::from_nanos(100 + random.below(20)),
                 made: Vec::new(),
-                returned: 0,
+                knows_order: seed / 2 % 2 == 0,
             };
             for _ in 0..OPERATIONS {
                 match random.below(8) {

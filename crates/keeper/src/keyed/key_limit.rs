@@ -57,12 +57,15 @@ impl<'a, K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'a, K, A, C> {
     /// [`Refused`], if fewer are free for the key: nothing is charged.
     #[inline]
     pub fn check_n(&self, cost: u64) -> Result<Grant, Refused> {
+        let marks = self.limiter.store.marks();
+        let (before, at) = (marks.before(), self.limiter.clock.now());
+        let decision = self.decide_at(at, cost);
         let made = GrantOrigin {
-            at: self.limiter.clock.now(),
+            at,
             limiter: self.limiter.id,
-            mark: self.limiter.store.mark(),
+            mark: marks.mark(before),
         };
-        Grant::of(self.decide_at(made.at, cost), cost, made)
+        Grant::of(decision, cost, made)
     }
 
     /// Like [`check_n`](Self::check_n), with all numbers of the answer, also of a refusal, in the

@@ -91,13 +91,14 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         if grant.made.limiter != self.id {
             return;
         }
+        let since = self.numbers_since.load(Ordering::Acquire);
+        let is_charged_by_these = grant.made.mark.is_some_and(|mark| mark.get() >= since);
         let is_unpaid = grant.receipt().paid > self.clock.now();
-        let (cost, used) =
-            if is_unpaid && grant.made.mark >= self.numbers_since.load(Ordering::Acquire) {
-                (grant.cost(), *used)
-            } else {
-                (0, used.saturating_sub(grant.cost())) // the excess is a charge of its own
-            };
+        let (cost, used) = if is_unpaid && is_charged_by_these {
+            (grant.cost(), *used)
+        } else {
+            (0, used.saturating_sub(grant.cost())) // the excess is a charge of its own
+        };
         if cost == used {
             return;
         }

@@ -12,7 +12,8 @@ use std::mem::needs_drop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ratekeeper_core::{Error, Gcra, Permits, Quota, Receipt, Refund, Time};
+use ratekeeper_core::{Error, Gcra, Nanos, Permits, Quota, Receipt, Refund, Time};
+use ratekeeper_store::{GiveBackNote, GivenBack};
 
 use super::{Grant, Limiter, LimiterAlgorithm, StateCell};
 use crate::Clock;
@@ -22,8 +23,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// a bucket that was full again meanwhile gets nothing back, because it has lost nothing. The
     /// first waiter can take them at once. Only for algorithms that can take them back. Moments that
     /// [`reserve`](Self::reserve) has promised stay: if such permits are not taken before that
-    /// moment, they can be used at it beside the promised ones. After a [reset](Self::reset), or a [change](Self::set_limit) of the limit, nothing comes back of what
-    /// was taken before.
+    /// moment, they can be used at it beside the promised ones. After a [reset](Self::reset), or a
+    /// [change](Self::set_limit) of the limit, nothing comes back of what was taken before.
     ///
     /// ```
     /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
@@ -50,21 +51,44 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         back: Permits,
         act: impl Fn(&A, &mut A::State, Time, Receipt) -> Result<(), E>,
     ) -> Result<(), E> {
-        let returned = self.returns.since(grant.made.mark);
-        let (now, receipt) = (self.clock.now(), grant.receipt());
-        let is_unpaid = grant.made.limiter == self.id && receipt.paid > now;
-        let Some(returned) = returned.filter(|_| is_unpaid && back > Permits::ZERO) else {
+        let (now, mut receipt) = (self.clock.now(), grant.receipt());
+        if grant.made.limiter != self.id || back == Permits::ZERO {
             return Ok(());
-        };
-        self.returns.add(back);
-        let receipt = Receipt {
-            returned,
-            ..receipt
-        };
-        let update = |state: &mut _| self.with(|limit| act(limit, state, now, receipt));
-        self.place.update(update)?;
+        }
+        let mut given_back = self.given_back.lock();
+        if !given_back.complete(&mut receipt) || receipt.paid <= now {
+            return Ok(());
+        }
+        self.marks.begin();
+        let changed = self.place.update(|state| {
+            self.with(|limit| {
+                let look = |state: &_| limit.look(state, now, Permits::ZERO);
+                let before = look(state);
+                act(limit, state, now, receipt)?;
+                Ok((before, look(state)))
+            })
+        });
+        let number = self.marks.end();
+        let (before, after) = changed?;
+        if after != before {
+            given_back.note(GiveBackNote {
+                number,
+                at: now,
+                of: Some(grant.receipt()),
+                permits: back,
+                sooner: before.reset_after.saturating_sub(after.reset_after),
+                until: now + before.reset_after,
+            });
+        }
+        drop(given_back);
         self.line.wake_first();
         Ok(())
+    }
+
+    /// Notes that nothing comes back of what was taken before.
+    fn forget_grants(&self, given_back: &mut GivenBack) {
+        let (number, now) = (self.marks.next(), self.clock.now());
+        given_back.note(GiveBackNote::forgotten(number, now, Nanos::MAX));
     }
 
     /// Takes back permits that a limit of concurrency has lent; no effect under other limits.
@@ -86,8 +110,10 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// assert_eq!(limiter.peek().remaining.get(), 10);
     /// ```
     pub fn reset(&self) {
-        self.returns.reset();
+        let mut given_back = self.given_back.lock();
         self.place.update(|state| *state = A::State::default());
+        self.forget_grants(&mut given_back);
+        drop(given_back);
         self.era.begin();
         self.line.wake_first();
     }
@@ -120,7 +146,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         let queue = self.line.lock(); // one change at a time
         self.with(|old| limit.succeed(old));
         let limit = Arc::new(limit);
-        self.returns.reset(); // grants know when the old numbers would have paid them
+        let mut given_back = self.given_back.lock();
         self.with(|old| {
             let convert = |state: &mut A::State| {
                 if limit.keeps_state_of(old) {
@@ -139,7 +165,9 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
                 }),
             }
         });
-        self.returns.reset(); // and those made meanwhile
+        // They know when the old numbers would have paid them.
+        self.forget_grants(&mut given_back);
+        drop(given_back);
         self.era.begin();
         drop(queue);
         self.line.wake_first();

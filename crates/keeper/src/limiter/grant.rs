@@ -35,11 +35,8 @@ pub(crate) struct GrantOrigin {
     pub(crate) at: Time,
     /// The limiter that made it.
     pub(crate) limiter: u64,
-    /// The permits that had been given back to the limiter before, see [`Returns`]; of a limit by
-    /// key the [`mark`](ratekeeper_store::MemoryStore::mark) of its store.
-    ///
-    /// [`Returns`]: ratekeeper_core::Returns
-    pub(crate) mark: u64,
+    /// See [`Receipt::mark`].
+    pub(crate) mark: Option<NonZeroU64>,
 }
 
 impl Grant {
@@ -59,7 +56,7 @@ impl Grant {
     /// Returns its receipt, for the limiter that made it.
     pub(crate) fn receipt(&self) -> Receipt {
         Receipt {
-            mark: NonZeroU64::new(self.made.mark),
+            mark: self.made.mark,
             ..Receipt::of(&self.decision, self.made.at)
         }
     }

@@ -7,10 +7,13 @@
 //! ```
 
 use std::convert::Infallible;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ratekeeper_core::{AnyAlgorithm, Call, Decision, Permits, Refund, Reserve, Time, Unsupported};
+use ratekeeper_core::{
+    AnyAlgorithm, Call, Decision, Permits, Receipt, Refund, Reserve, Time, Unsupported,
+};
 
 use super::desk::{Waitable as _, behind_the_line, never, permits};
 use super::{Limiter, LimiterAlgorithm, StateCell};
@@ -37,8 +40,8 @@ pub struct Reservation<A: LimiterAlgorithm> {
     pub(super) state: Option<A::State>,
     /// The era in which it was made.
     pub(super) era: u64,
-    /// The [`Returns`](ratekeeper_core::Returns) before it was made.
-    pub(super) mark: u64,
+    /// See [`Receipt::mark`].
+    pub(super) mark: Option<NonZeroU64>,
 }
 
 /// The time of a limiter between two changes of its limit, as a number that no other limiter has.
@@ -119,7 +122,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     ) -> Result<Reservation<A>, E> {
         let made = self.clock.now();
         // Before the charge: both may be older than it.
-        let (era, mark) = (self.era.current(), self.returns.mark());
+        let (era, before) = (self.era.current(), self.marks.before());
         let (decision, state) = match permits(cost) {
             None => (never(self.look(made, Permits::ZERO)), None),
             Some(cost) if self.line.length() > 0 => (behind_the_line(&self, made, cost), None),
@@ -142,13 +145,14 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
             cost: Permits::new(cost),
             state,
             era,
-            mark,
+            mark: self.marks.mark(before),
         })
     }
 
     /// Gives the permits of a reservation back, if the limit was neither charged nor changed after
-    /// it, no other permits were given back, and this limiter made it; returns true if it did. Moments promised to later requests are
-    /// kept, and this one cannot be given twice: of several reservations, cancel the last first.
+    /// it, no other permits were given back, and this limiter made it; returns true if it did.
+    /// Moments promised to later requests are kept, and this one cannot be given twice: of several
+    /// reservations, cancel the last first.
     /// Permits that are used at once are better taken by [`check_n`](Self::check_n), because
     /// [`refund`](Self::refund) gives a grant back after other charges too.
     ///
@@ -186,8 +190,12 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         let now = self.clock.now();
         let queue = self.line.lock(); // no change of the limit meanwhile
         // After permits came back, the state may be as it was though others were charged.
-        let is_unchanged = self.returns.since(reservation.mark) == Some(Permits::ZERO);
-        if reservation.era != self.era.current() || !is_unchanged {
+        let receipt = Receipt {
+            mark: reservation.mark,
+            ..Receipt::of(&decision, reservation.made)
+        };
+        let is_changed = self.given_back.lock().any_since(&receipt);
+        if reservation.era != self.era.current() || is_changed {
             return Ok(false);
         }
         let cancelled = self.place.update(|state| {

@@ -12,7 +12,6 @@
 //! among many of small costs. [`Limiter`](crate::Limiter) and [`KeyedLimiter`](crate::KeyedLimiter)
 //! serve callers in order.
 
-use std::num::NonZeroU64;
 use std::time::Duration;
 
 use ratekeeper_core::{Decision, Nanos, Unsupported};
@@ -151,7 +150,7 @@ impl<C: Clock> NamedLimit<MemoryStore, C> {
     ) -> Result<LimitsGrant, CheckError> {
         let (limits, now) = (self.limits(), self.limits().clock().now());
         let copies = limits.copies(&[self.of(key).cost(cost)])?;
-        let mark = NonZeroU64::new(limits.store().mark());
+        let before = limits.store().marks().before();
         let mut each = smallvec![];
         for charged in &copies {
             let reserved = limits
@@ -166,7 +165,7 @@ impl<C: Clock> NamedLimit<MemoryStore, C> {
                 .all(|decision: &Decision| decision.verdict.allows()),
             each,
             made: now,
-            mark,
+            mark: limits.store().marks().mark(before),
             without_store: false,
         };
         LimitsGrant::of(limits.0.id, copies, &decisions)

@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ratekeeper::core::{Gcra, Nanos, Quota};
+use proptest::prelude::*;
+use ratekeeper::core::{Gcra, Nanos, Permits, Quota};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
-use ratekeeper::{KeyedLimiter, Limiter, Limits, ManualClock, Refused, at_once};
+use ratekeeper::{KeyedLimiter, Limiter, Limits, ManualClock, NamedLimit, Refused, at_once};
 
 /// A bucket owes what its callers have used, however it was made.
 #[test]
@@ -81,12 +82,24 @@ fn ten_in_ten_seconds() -> KeyedLimiter<Gcra, ManualClock> {
     KeyedLimiter::with_clock(bucket, MemoryConfig::default(), ManualClock::default())
 }
 
+fn limits_with_bucket(
+    quota: &str,
+) -> (
+    Limits<MemoryStore, ManualClock>,
+    NamedLimit<MemoryStore, ManualClock>,
+) {
+    let store = MemoryStore::new(MemoryConfig::default());
+    let limits = Limits::new(store, ManualClock::default());
+    let bucket = limits.token_bucket("bucket", quota.parse().expect("a quota"));
+    (limits, bucket.expect("a new name"))
+}
+
 /// Returns how many single permits pass at once.
 fn passes(mut ask: impl FnMut() -> bool) -> usize {
     (0..100).take_while(|_| ask()).count()
 }
 
-/// What was given back before makes the bucket full earlier: time has paid the second charge then.
+/// A bucket is full sooner after a first grant came back: then time has paid the second.
 #[test]
 fn a_key_that_was_full_again_gets_nothing_back_of_several_grants() {
     let limiter = ten_in_ten_seconds();
@@ -98,13 +111,7 @@ fn a_key_that_was_full_again_gets_nothing_back_of_several_grants() {
     ann.refund(second);
     assert_eq!(passes(|| ann.check().is_ok()), 0);
 
-    let limits = Limits::new(
-        MemoryStore::new(MemoryConfig::default()),
-        ManualClock::default(),
-    );
-    let bucket = limits
-        .token_bucket("bucket", "10/10s".parse().unwrap())
-        .unwrap();
+    let (limits, bucket) = limits_with_bucket("10/10s");
     let take = |permits| at_once(bucket.check_n("ann", permits)).unwrap();
     let (first, second) = (take(5), take(5));
     at_once(limits.refund(first)).unwrap();
@@ -184,13 +191,7 @@ fn keys_that_are_asked_later_have_the_usage_of_the_moment_of_the_change() {
         assert!(limiter.check(key).is_err(), "{key}");
     }
 
-    let limits = Limits::new(
-        MemoryStore::new(MemoryConfig::default()),
-        ManualClock::default(),
-    );
-    let bucket = limits
-        .token_bucket("bucket", "10/1h".parse().unwrap())
-        .unwrap();
+    let (limits, bucket) = limits_with_bucket("10/1h");
     let grant = at_once(bucket.check_n("ann", 10)).unwrap();
     bucket.set_quota("10/10s".parse().unwrap()).unwrap();
     limits.clock().advance(Nanos::from_secs(10));
@@ -230,13 +231,7 @@ fn no_charge_is_lost_while_the_numbers_change() {
 /// What comes back of one charge of a request does not lessen what comes back of another.
 #[test]
 fn all_charges_of_a_request_for_one_key_come_back() {
-    let limits = Limits::new(
-        MemoryStore::new(MemoryConfig::default()),
-        ManualClock::default(),
-    );
-    let bucket = limits
-        .token_bucket("bucket", "10/10s".parse().unwrap())
-        .unwrap();
+    let (limits, bucket) = limits_with_bucket("10/10s");
     let charges = [bucket.of("ann").cost(3), bucket.of("ann").cost(4)];
     for (seconds, left) in [(0, 10), (3, 10), (5, 10)] {
         at_once(bucket.reset("ann")).unwrap();
@@ -245,5 +240,118 @@ fn all_charges_of_a_request_for_one_key_come_back() {
         at_once(limits.refund(grant)).unwrap();
         let remaining = at_once(bucket.peek("ann")).unwrap().remaining.get();
         assert_eq!(remaining, left, "after {seconds} s");
+    }
+}
+
+/// What a later charge gives back does not make an earlier one paid sooner.
+#[test]
+fn charges_that_come_back_in_any_order_come_back_whole() {
+    for order in [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 4, 0, 3, 1]] {
+        let keyed = ten_in_ten_seconds();
+        let bucket = Gcra::token_bucket("10/10s".parse().unwrap()).unwrap();
+        let one = Limiter::with_clock(bucket, ManualClock::default());
+        let (limits, named) = limits_with_bucket("10/10s");
+        let ann = keyed.key("ann");
+        let mut grants: Vec<_> = (0..5)
+            .map(|_| {
+                let shared = at_once(named.check_n("ann", 2)).unwrap();
+                Some((one.check_n(2).unwrap(), ann.check_n(2).unwrap(), shared))
+            })
+            .collect();
+        for clock in [one.clock(), keyed.clock(), limits.clock()] {
+            clock.advance(Nanos::from_millis(100));
+        }
+        for at in order {
+            let (alone, key, shared) = grants[at].take().unwrap();
+            one.refund(alone);
+            ann.refund(key);
+            at_once(limits.refund(shared)).unwrap();
+        }
+        let left = at_once(named.peek("ann")).unwrap().remaining;
+        let left = [one.peek().remaining, ann.peek().remaining, left];
+        assert_eq!(left.map(Permits::get), [10; 3], "{order:?}");
+    }
+}
+
+/// Notes of what came back are joined, but not those of now with those of long ago.
+#[test]
+fn charges_come_back_whole_however_many_come_back_meanwhile() {
+    let quota = "3600/1h".parse().unwrap();
+    let limiter = Limiter::with_clock(Gcra::token_bucket(quota).unwrap(), ManualClock::default());
+    let keyed = KeyedLimiter::with_clock(
+        Gcra::token_bucket(quota).unwrap(),
+        MemoryConfig::default(),
+        ManualClock::default(),
+    );
+    let ann = keyed.key("ann");
+    assert!(limiter.check_n(1_800).is_ok() && ann.check_n(1_800).is_ok());
+    let mut open = std::collections::VecDeque::new();
+    for _ in 0..100_000 {
+        for clock in [limiter.clock(), keyed.clock()] {
+            clock.advance(Nanos::from_millis(1));
+        }
+        open.push_back((limiter.check().unwrap(), ann.check().unwrap()));
+        if open.len() > 100 {
+            let (one, key) = open.pop_front().unwrap();
+            limiter.refund(one);
+            ann.refund(key);
+        }
+    }
+    let left = [limiter.peek().remaining, ann.peek().remaining];
+    assert_eq!(left.map(Permits::get), [1_800 + 100 - 100; 2]);
+}
+
+/// A charge, by the definition: when it was made, and the nanoseconds that it still takes.
+struct ModelCharge {
+    at: u64,
+    takes: u64,
+}
+
+/// Returns when time has paid for all of the charges.
+fn paid(charges: &[ModelCharge]) -> u64 {
+    let pay = |paid: u64, charge: &ModelCharge| paid.max(charge.at) + charge.takes;
+    charges.iter().fold(0, pay)
+}
+
+fn moments() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(1), Just(50_000_000), 0..4_000_000_000_u64]
+}
+
+proptest! {
+    /// What comes back of a charge is the part that time has not paid, had the charges before it
+    /// been smaller by what came back of them: exactly, while a limiter knows each of these; never
+    /// more, when they are too many for that.
+    #[test]
+    fn charges_come_back_as_far_as_time_has_not_paid(
+        most in prop_oneof![Just(10), Just(1_000_u64)],
+        life in proptest::collection::vec((moments(), 0..3_u8, any::<usize>()), 1..300),
+    ) {
+        const SECOND: u64 = 1_000_000_000;
+        let quota = Quota::per_second(1).burst(most);
+        let bucket = Gcra::token_bucket(quota).unwrap();
+        let limiter = Limiter::with_clock(bucket, ManualClock::default());
+        let (mut charges, mut open, mut noted) = (Vec::new(), Vec::new(), 0);
+        let mut now = 0;
+        for (wait, what, which) in life {
+            now += wait;
+            limiter.clock().advance(Nanos::from_nanos(wait));
+            if what > 0 {
+                let cost = 1 + which as u64 % 5;
+                if let Ok(grant) = limiter.check_n(cost) {
+                    open.push((charges.len(), grant));
+                    charges.push(ModelCharge { at: now, takes: cost * SECOND });
+                }
+            } else if !open.is_empty() {
+                let (index, grant) = open.swap_remove(which % open.len());
+                limiter.refund(grant);
+                let unpaid = paid(&charges[..=index]).saturating_sub(now);
+                let charge = &mut charges[index];
+                charge.takes -= if charge.at == now { charge.takes } else { unpaid.min(charge.takes) };
+                noted += 1;
+            }
+            let owed = limiter.peek().reset_after.as_nanos();
+            let least = paid(&charges).saturating_sub(now);
+            prop_assert!(owed == least || noted > 32 && owed > least, "{owed} of {least}");
+        }
     }
 }

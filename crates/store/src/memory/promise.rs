@@ -20,7 +20,7 @@ pub struct Reserved {
     pub decision: Decision,
     /// The moment of the reservation.
     pub made: Time,
-    /// The [`MemoryStore::mark`] before it, if it is known.
+    /// Its [mark](Receipt::mark), if it is known.
     pub mark: Option<NonZeroU64>,
 }
 
@@ -70,14 +70,14 @@ impl MemoryStore {
         max_wait: Nanos,
     ) -> Result<Reserved, Unsupported> {
         charge.limit.algorithm.supports(Call::Reserve)?;
-        let mark = NonZeroU64::new(self.mark());
+        let before = self.marks.before();
         let decision = self.with(charge, now, |shard, limit, ask| {
             shard.reserve(limit, ask, Ahead::Promised(max_wait))
         });
         Ok(Reserved {
             decision,
             made: now,
-            mark,
+            mark: self.marks.mark(before),
         })
     }
 

@@ -8,8 +8,6 @@
 //! Locks are taken in one order everywhere, so that no two requests wait for each other. The rules
 //! are those of [`settle`](crate::settle).
 
-use std::num::NonZeroU64;
-
 use ratekeeper_core::{Call, Charge, Decision, GrantId, Lend, Limit, Mode, Nanos, Permits, Time};
 use smallvec::SmallVec;
 
@@ -18,6 +16,7 @@ use super::key::hash_of;
 use super::shard::Shard;
 use super::table::{Ahead, TableAsk};
 use crate::act::{ActItem, ChargeCorrection, GrantAnswer};
+use crate::given_back::Marks;
 use crate::lock::LockGuard;
 use crate::settle::RequestStates;
 
@@ -152,8 +151,8 @@ impl<'i, I: ActItem<'i>> RequestStates for MemoryRequest<'_, I> {
         self.locked().places[at].earlier
     }
 
-    fn mark(&self) -> Option<NonZeroU64> {
-        NonZeroU64::new(self.store.mark())
+    fn marks(&self) -> Option<&Marks> {
+        Some(&self.store.marks)
     }
 
     fn charges_even_if_refused(&self, at: usize) -> bool {

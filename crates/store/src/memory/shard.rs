@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, AnyState, Decision, GrantId, LeaseId, Limit, LimitId, Nanos,
@@ -18,8 +17,9 @@ use super::table::TableAsk;
 use super::tables_box::TablesBox;
 use super::{LimitUsage, Loans};
 use crate::act::GrantAnswer;
+use crate::given_back::{GiveBackNote, Marks};
 use homes::Home;
-use returned::{NotedKey, ReturnNote, ReturnedPermits};
+use returned::{NotedKey, ReturnedPermits};
 
 /// `retry_after` of a request that finds no room and no key to evict.
 const NO_ROOM_RETRY: Nanos = Nanos::SECOND;
@@ -46,8 +46,8 @@ pub(super) struct Shard {
     hasher: KeyHasher,
     new_tables: NewTables,
     returned: ReturnedPermits,
-    /// Number of the last note of `returned`, of all shards.
-    marks: Arc<AtomicU64>,
+    /// Of all shards.
+    marks: Arc<Marks>,
 }
 
 /// Makes the tables of a limit, if its algorithm is one that the store has.
@@ -58,7 +58,7 @@ impl Shard {
     pub(super) fn new(
         budget: Arc<MemoryBudget>,
         bytes: usize,
-        marks: Arc<AtomicU64>,
+        marks: Arc<Marks>,
         hasher: KeyHasher,
         new_tables: NewTables,
     ) -> Self {
@@ -127,37 +127,37 @@ impl Shard {
             return;
         }
         if let Some(receipt) = &mut ask.receipt {
-            receipt.returned = self.returned.since(key, receipt);
-            if receipt.returned == Permits::MAX || receipt.paid <= ask.now {
+            let notes = self.returned.of(key);
+            let is_forgotten = notes.is_some_and(|notes| !notes.complete(receipt));
+            if is_forgotten || receipt.paid <= ask.now {
                 return;
             }
         }
         let Some(tables) = self.at_home(limit, &ask) else {
             return;
         };
-        let Some(standing) = tables.standing(&ask) else {
+        let Some(before) = tables.standing(&ask) else {
             return;
         };
         tables.give_back(&ask);
-        let until = ask.now + standing.reset_after;
+        let after = tables.standing(&ask);
         // Time pays for no charge of the others.
-        let kept = matches!(
+        let is_paid_by_time = !matches!(
             limit.algorithm,
             AnyAlgorithm::Balance(_) | AnyAlgorithm::Concurrency(_)
         );
-        if !kept {
-            self.note_returned(key, ask.cost, ask.now, until);
+        if after != Some(before) && is_paid_by_time {
+            let left = after.map_or(Nanos::ZERO, |after| after.reset_after);
+            let note = GiveBackNote {
+                number: self.marks.next(),
+                at: ask.now,
+                of: ask.receipt,
+                permits: ask.cost,
+                sooner: before.reset_after.saturating_sub(left),
+                until: ask.now + before.reset_after.min(LONGEST_NOTE),
+            };
+            self.returned.note(key, note);
         }
-    }
-
-    fn note_returned(&mut self, key: NotedKey, permits: Permits, at: Time, until: Time) {
-        let note = ReturnNote {
-            number: self.marks.fetch_add(1, Ordering::AcqRel) + 1,
-            at,
-            permits,
-            until: until.min(at + LONGEST_NOTE),
-        };
-        self.returned.note(key, note);
     }
 
     /// Takes back all permits that a name holds; returns their number.
@@ -206,8 +206,9 @@ impl Shard {
     pub(super) fn reset(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> bool {
         let standing = self.at_home(limit, ask).and_then(|it| it.standing(ask));
         if let Some(standing) = standing {
-            let until = ask.now + standing.reset_after;
-            self.note_returned(NotedKey::new(limit, ask), Permits::MAX, ask.now, until);
+            let owed = standing.reset_after.min(LONGEST_NOTE);
+            let note = GiveBackNote::forgotten(self.marks.next(), ask.now, owed);
+            self.returned.note(NotedKey::new(limit, ask), note);
         }
         let elsewhere = self.left_elsewhere(limit, ask).into_iter();
         let ids = elsewhere.map(|(id, _)| id).chain([limit.id]);

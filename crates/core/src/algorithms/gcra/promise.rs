@@ -12,15 +12,19 @@ use crate::{Decision, Nanos, Permits, Receipt, Time};
 
 impl Refund for Gcra {
     /// Moves TAT back by the cost, at most by the part that time has not paid yet: others may have
-    /// been charged since, but TAT has not been before `paid`.
+    /// been charged since, but TAT has not been before `paid`, except by what came back since. That
+    /// is known by its time and by its price, and both are at least what it was.
     fn give_back_late(&self, tat: &mut Tat, now: Time, cost: Permits, receipt: Receipt) {
-        let mut unpaid = receipt.paid.since(now);
-        if !self.pays_in_nanos() {
-            unpaid = unpaid.saturating_sub(Nanos::from_nanos(1)); // `paid` was rounded up
-        }
-        let unpaid = self.grid.units_in(unpaid, self.grid.at(now));
-        let unpaid = unpaid.saturating_sub(self.price_of(receipt.returned));
-        self.move_back(tat, now, self.price_of(cost).min(unpaid));
+        let (paid, returned) = (receipt.paid, receipt.returned);
+        let units_until = |paid: Time, rounded: u64| {
+            let rounded = if self.pays_in_nanos() { 0 } else { rounded };
+            let unpaid = paid.since(now).saturating_sub(Nanos::from_nanos(rounded));
+            self.grid.units_in(unpaid, self.grid.at(now))
+        };
+        // A nanosecond for each moment that was rounded: `paid`, and one for each permit at most.
+        let by_time = units_until(paid - receipt.sooner, returned.get().saturating_add(1));
+        let by_price = units_until(paid, 1).saturating_sub(self.price_of(returned));
+        self.move_back(tat, now, self.price_of(cost).min(by_time.max(by_price)));
     }
 
     fn refund(&self, tat: &mut Tat, now: Time, cost: Permits) {

@@ -1,6 +1,6 @@
 //! Promises: operations of a shard for callers that wait or plan.
 
-use ratekeeper_core::{Decision, Limit, Nanos, Permits, Receipt, Time, Verdict};
+use ratekeeper_core::{Decision, Limit, Nanos, Receipt, Time, Verdict};
 
 use super::super::table::{Ahead, Made, TableAsk};
 use super::Shard;
@@ -57,7 +57,8 @@ impl Shard {
         receipt: &Receipt,
     ) -> bool {
         let key = NotedKey::new(limit, ask);
-        if self.returned.since(key, receipt) > Permits::ZERO {
+        let notes = self.returned.of(key);
+        if notes.is_some_and(|notes| notes.any_since(receipt)) {
             return false; // the state may be as it was though others were charged
         }
         let tables = self.at_home(limit, ask);
