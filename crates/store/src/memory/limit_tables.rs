@@ -125,7 +125,7 @@ macro_rules! key_calls {
 
 key_calls! {
     fn decide(budget: &MemoryBudget) -> Option<Decision>;
-    fn look() -> Decision;
+    fn look_at(left: &[MovedState]) -> Decision;
     fn give_back();
     fn reserve(ahead: Ahead, budget: &MemoryBudget) -> Option<Decision>;
     fn ban(span: Nanos, budget: &MemoryBudget) -> Option<Decision>;

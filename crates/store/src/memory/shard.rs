@@ -4,8 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, AnyState, Decision, GrantId, LeaseId, Limit, LimitId, Nanos,
-    Permits, Tat, Time, Verdict,
+    AnyAlgorithm, Decision, GrantId, LeaseId, Limit, LimitId, Nanos, Permits, Tat, Time, Verdict,
 };
 use smallvec::SmallVec;
 
@@ -13,7 +12,7 @@ use super::budget::{MemoryBudget, Purpose};
 use super::flat::Flat;
 use super::key::KeyHasher;
 use super::limit_tables::{AnyTables, KeySize, TABLES_BYTES};
-use super::table::TableAsk;
+use super::table::{MovedState, TableAsk};
 use super::tables_box::TablesBox;
 use super::{LimitUsage, Loans};
 use crate::act::GrantAnswer;
@@ -100,11 +99,10 @@ impl Shard {
 
     /// Returns the decision that `decide` would make if there were room.
     pub(super) fn look(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Decision {
-        if let Some(state) = self.followed(limit, ask) {
-            return limit.algorithm.look(&state, ask.now, ask.cost);
-        }
+        let left = self.left_elsewhere(limit, ask).into_iter();
+        let left: Vec<MovedState> = left.map(|(_, left)| left).collect();
         match self.tables_of(limit, ask.now) {
-            Some(tables) => tables.look(ask),
+            Some(tables) => tables.look_at(ask, &left),
             None => no_room(),
         }
     }
@@ -112,10 +110,11 @@ impl Shard {
     /// Returns the decision that `decide` would make if there were room, also where there is none:
     /// a condition that denies for want of room would let the request pass uncounted.
     pub(super) fn look_at_condition(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Decision {
-        match self.tables_of(limit, ask.now) {
-            Some(_) => self.look(limit, ask),
-            None => limit.algorithm.look(&AnyState::Fresh, ask.now, ask.cost),
+        if self.tables_of(limit, ask.now).is_some() {
+            return self.look(limit, ask);
         }
+        let empty = (self.new_tables)(limit, &self.hasher);
+        empty.map_or_else(no_room, |mut tables| tables.look_at(ask, &[]))
     }
 
     /// Gives back a charge: nothing of one that older numbers made, or before its key was reset.

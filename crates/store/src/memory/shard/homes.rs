@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Algorithm as _, AnyState, Limit, LimitId, LimitKeys};
+use ratekeeper_core::{Limit, LimitId, LimitKeys};
 
 use super::super::budget::Purpose;
 use super::super::flat::{Flat, slots_for};
@@ -80,16 +80,6 @@ impl Shard {
             self.forget(other, ask);
         }
         self.note_home(limit, ask);
-    }
-
-    /// Returns the state that [`follow`](Self::follow) would leave; `None` if it would do nothing.
-    pub(super) fn followed(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Option<AnyState> {
-        let left = self.left_elsewhere(limit, ask).into_iter();
-        let states = left.map(|(_, left)| left.under(&limit.algorithm, ask.now));
-        states.reduce(|mut strictest, state| {
-            limit.algorithm.stricter(&mut strictest, &state);
-            strictest
-        })
     }
 
     /// Returns the tables in which a key is, for a charge that was made by these numbers.

@@ -1,6 +1,6 @@
 //! Moves: a key that goes on by other numbers of its limit.
 
-use ratekeeper_core::{Algorithm as _, AnyAlgorithm, AnyState, Listed, Nanos, Time};
+use ratekeeper_core::{AnyAlgorithm, AnyState, Decision, Listed, Nanos, Permits, Time};
 
 use super::super::budget::MemoryBudget;
 use super::super::key::StoredKey;
@@ -10,29 +10,51 @@ use super::{StateTable, TableAsk};
 pub(in crate::memory) struct MovedState {
     algorithm: AnyAlgorithm,
     state: AnyState,
+    used: Permits,
     /// How far ahead moments were promised.
     promised: Nanos,
-}
-
-impl MovedState {
-    /// Returns the state with the same usage under `new`.
-    pub(in crate::memory) fn under(&self, new: &AnyAlgorithm, now: Time) -> AnyState {
-        let mut state = self.state.clone();
-        new.carry(&mut state, &self.algorithm, now, self.promised);
-        state
-    }
 }
 
 impl<A: Listed, K: StoredKey> StateTable<A, K> {
     /// Returns the state of a key that is here; it stays until it is reset.
     pub(in crate::memory) fn leave(&mut self, ask: &TableAsk<'_>) -> Option<MovedState> {
-        let promised = self.promised.since(ask.now.max(self.forgotten));
+        let now = ask.now.max(self.forgotten);
+        let promised = self.promised.since(now);
         let (algorithm, state) = self.here(ask)?;
         Some(MovedState {
             algorithm: algorithm.clone().into(),
             state: A::any_state(state.clone()),
+            used: algorithm.usage(state, now),
             promised,
         })
+    }
+
+    /// Returns a state with the same usage by the numbers of this table.
+    fn carried(&self, left: &MovedState, now: Time) -> A::State {
+        let Some(old) = A::of(&left.algorithm) else {
+            return self.algorithm.state_with_usage(left.used, now);
+        };
+        let mut state = A::with_state(&left.state, Clone::clone);
+        self.algorithm.carry(&mut state, old, now, left.promised);
+        state
+    }
+
+    /// Returns the decision that `decide` would make once these states of the key have
+    /// [arrived](Self::arrive).
+    pub(in crate::memory) fn look_at(
+        &mut self,
+        ask: &TableAsk<'_>,
+        left: &[MovedState],
+    ) -> Decision {
+        let states = left.iter().map(|left| self.carried(left, ask.now));
+        let strictest = states.reduce(|mut strictest, state| {
+            self.algorithm.stricter(&mut strictest, &state);
+            strictest
+        });
+        match strictest {
+            Some(state) => self.algorithm.look(&state, ask.now, ask.cost),
+            None => self.look(ask),
+        }
     }
 
     /// Takes over the usage of a key; evicts it if there is no room for it.
@@ -43,8 +65,7 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         budget: &MemoryBudget,
     ) {
         let now = ask.now.max(self.forgotten);
-        let mut state = left.under(&self.algorithm.clone().into(), now);
-        let state = std::mem::take(A::own_state(&mut state));
+        let state = self.carried(left, now);
         self.promised = self.promised.max(now + left.promised);
         if state != A::State::default() && !self.put(ask, &state, budget) {
             self.algorithm.stricter(&mut self.floor, &state);
