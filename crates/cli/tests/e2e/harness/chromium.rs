@@ -85,6 +85,14 @@ impl Chromium {
         Some(browser)
     }
 
+    /// Opens another page, and waits until it is there.
+    pub(crate) fn visit(&mut self, url: &str) {
+        self.call("Page.navigate", &json!({ "url": url }));
+        self.wait(&format!(
+            "location.href === '{url}' && document.readyState === 'complete'"
+        ));
+    }
+
     /// Returns the result of a call.
     fn call(&mut self, method: &str, parameters: &Value) -> Value {
         let answer = self.answer(method, parameters);
