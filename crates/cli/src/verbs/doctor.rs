@@ -37,8 +37,8 @@ Examples:
   ratekeeper doctor --store redis://127.0.0.1:6379 --deny-warnings
   ratekeeper doctor --store redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster
 
-Write a password into [store.redis], or into RATEKEEPER_STORE=redis://:PASSWORD@HOST:PORT,
-because every user of the machine can read a command line.
+Name the source of a password in [store.redis], or set RATEKEEPER_STORE to
+redis://:PASSWORD@HOST:PORT, because every user of the machine can read a command line.
 
 Exit codes: 0 no failure; 1 a failure, or a warning with --deny-warnings; 2 usage, a policy that
 cannot be read.";

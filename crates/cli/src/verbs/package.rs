@@ -8,6 +8,9 @@ use clap_complete::{Shell, generate_to};
 
 use crate::{Cli, Exit, Failure, Output, Result};
 
+#[cfg(test)]
+mod command_line;
+
 /// Write the completions of shells and the man pages to a directory
 #[derive(Args)]
 pub(crate) struct PackageArgs {
