@@ -222,6 +222,9 @@ is-it-effective.md
     server/src/observe/recorder.rs: TOTAL_BYTES: usize = 7 << 19;
   a standard error of 3.25 %
     server/src/observe/top_keys/distinct.rs: ERROR_PERCENT: f64 = 3.25;
+security.md
+  1 to 512 visible ASCII
+    server/src/doors/access.rs: MAX_TOKEN_BYTES: usize = 512;
 gateway.md
   are sent again, at most four times
     gateway/src/gateway/exchange.rs: const MAX_UNPROCESSED: u8 = 4;

@@ -1,8 +1,11 @@
-//! A store password that changes while the service runs. Real server, real binary.
+//! A store password that changes while the service runs, of a user with the rights that the guide
+//! lists. Real server, real binary.
 
 use crate::harness::clock;
 use crate::harness::redis::Redis;
 use crate::store::{CHOICES, SHOWN_WITHIN, admitted, is_active, start, until};
+
+const GUIDE: &str = include_str!("../../../../docs/guide/security.md");
 
 #[test]
 fn a_password_in_a_file_is_read_again() {
@@ -10,15 +13,12 @@ fn a_password_in_a_file_is_read_again() {
     let Some(redis) = Redis::start(dir.path()) else {
         return;
     };
-    redis.run(&[
-        "acl",
-        "setuser",
-        "ada",
-        "on",
-        ">first-secret",
-        "~*",
-        "+@all",
-    ]);
+    let rights = GUIDE
+        .lines()
+        .find_map(|line| line.split_once(" >PASSWORD "));
+    let (_, rights) = rights.expect("the page has a user for Redis");
+    let user = ["acl", "setuser", "ada", "on", ">first-secret"].into_iter();
+    redis.run(&user.chain(rights.split(' ')).collect::<Vec<_>>());
     let [name, password] = ["name", "password"].map(|file| dir.path().join(file));
     std::fs::write(&name, "ada\n").expect("the test's directory is writable");
     std::fs::write(&password, "first-secret\n").expect("the test's directory is writable");
