@@ -8,10 +8,8 @@ use clap::{Arg, Command, CommandFactory as _};
 
 use crate::Cli;
 
-const PATH: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../docs/guide/command-line.md"
-);
+/// From the directory of the crate, in which its tests run.
+const PATH: &str = "../../docs/guide/command-line.md";
 const INTRODUCTION: &str = "\
 # Command line
 
@@ -98,14 +96,9 @@ fn add_argument(argument: &Arg, page: &mut String) {
     }
     page.push('\n');
     for value in argument.get_possible_values() {
-        let help = value.get_help().map(ToString::to_string);
-        let help = help.map(|help| format!(": {}", prose(&help)));
-        let _ = writeln!(
-            page,
-            "  - `{}`{}",
-            value.get_name(),
-            help.unwrap_or_default()
-        );
+        let help = value.get_help().map(|help| prose(&format!(": {help}")));
+        let (name, help) = (value.get_name(), help.unwrap_or_default());
+        let _ = writeln!(page, "  - `{name}`{help}");
     }
 }
 
@@ -116,22 +109,23 @@ fn add_notes(command: &Command, page: &mut String) {
         let (title, lines) = note.split_once("\n  ").unwrap_or((note, ""));
         let _ = writeln!(page, "\n{}", prose(title));
         if !lines.is_empty() {
-            let _ = writeln!(page, "\n```sh\n{}\n```", lines.replace("\n  ", "\n"));
+            let _ = writeln!(page, "\n```text\n{}\n```", lines.replace("\n  ", "\n"));
         }
     }
 }
 
 /// Returns the text in one line, with the marks of Markdown escaped outside of code.
 fn prose(text: &str) -> String {
-    let words: Vec<_> = text.split_whitespace().collect();
-    let mut line = String::new();
-    for (index, part) in words.join(" ").split('`').enumerate() {
-        line.push_str(if index == 0 { "" } else { "`" });
-        for letter in part.chars() {
-            let is_mark = index % 2 == 0 && "*<\\".contains(letter);
-            line.push_str(if is_mark { "\\" } else { "" });
-            line.push(letter);
-        }
-    }
-    line
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let escaped = |part: &str| {
+        part.replace('\\', r"\\")
+            .replace('*', r"\*")
+            .replace('<', r"\<")
+    };
+    let parts = words.split('`').enumerate();
+    let parts = parts.map(|(index, part)| match index % 2 {
+        0 => escaped(part),
+        _ => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("`")
 }
