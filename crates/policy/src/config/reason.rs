@@ -40,7 +40,11 @@ pub(in crate::config) fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_plain)
 }
 
-/// Returns the known word nearest to `word`, if it is near enough to be meant.
+/// Beginnings that turn the meaning of a word around.
+const NEGATIONS: [&str; 5] = ["un", "in", "non", "not", "dis"];
+
+/// Returns the known word nearest to `word`, if it is near enough to be meant. `unpaid` is not
+/// `paid`, however near.
 pub(in crate::config) fn nearest<'k>(
     word: &str,
     known: impl IntoIterator<Item = &'k str>,
@@ -52,10 +56,15 @@ pub(in crate::config) fn nearest<'k>(
     let length = word.chars().count();
     // A third of the letters may be wrong: `brust` is `burst`, `x` is nothing.
     let enough = |known: &str| length.max(known.len()) / 3;
+    let is_negated = |word: &str| NEGATIONS.iter().any(|it| word.starts_with(it));
     let far = |known: &&'k str| {
         let close = known.len().abs_diff(length) <= enough(known);
         let distance = || strsim::damerau_levenshtein(&word, &known.replace('_', "-"));
-        close.then(distance).filter(|far| *far <= enough(known))
+        let is_meant = |far: &usize| {
+            let is_same = *far < 2 || is_negated(&word) == is_negated(known);
+            *far <= enough(known) && is_same
+        };
+        close.then(distance).filter(is_meant)
     };
     let known = known.into_iter().take(MAX_KNOWN);
     known
@@ -79,6 +88,8 @@ mod tests {
             ("Match", Some("match")),
             ("n\u{430}me", Some("name")),
             ("x", None),
+            ("unlimit", None),
+            ("non_limit", None),
             ("", None),
         ] {
             assert_eq!(nearest(word, known), meant, "{word:?}");

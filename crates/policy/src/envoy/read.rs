@@ -170,7 +170,7 @@ impl<'n> CheckedTable<'n> {
             return flag;
         }
         let what = format!("`{name}`");
-        let example = format!("write {name}: true");
+        let example = format!("write {name}: true, or {name}: false");
         wrong(node, &what, "true or false", &example, out);
         false
     }

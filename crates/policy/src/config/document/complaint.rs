@@ -5,7 +5,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeString, DeValue};
 
-use super::other_words;
+use super::other_words::{self, is_off};
 use super::scalar::{Scalar, unit_like};
 use super::shape::{FieldSpec, Shape, TableSpec, quoted};
 use crate::config::diagnostic::grouped;
@@ -80,7 +80,7 @@ impl Findings<'_> {
             .source(node.span())
             .filter(|value| !at.contains(&node.span().start) && !value.starts_with('['));
         let help = with_a_dot(name, node, table, self)
-            .or_else(|| other_word(name, place))
+            .or_else(|| other_word(name, table, place))
             .or_else(|| {
                 let near = near()?;
                 Some(match (&near.shape, value) {
@@ -93,9 +93,10 @@ impl Findings<'_> {
                 })
             })
             .or_else(|| elsewhere(name, value, place))
-            .or_else(|| other_word(self.nearest(name, other_words::fields())?, place))
+            .or_else(|| other_word(self.nearest(name, other_words::fields())?, table, place))
             .unwrap_or_else(|| {
-                "remove it: an unknown field is refused, so that no setting is silently ignored"
+                "remove it if the policy means the same without it: an unknown field is refused, \
+                 so that no setting is silently ignored"
                     .into()
             });
         let message = format!("unknown field `{}` in {place}", shown(name));
@@ -141,8 +142,12 @@ impl Findings<'_> {
             (Shape::List(..), DeValue::String(_), Some(text)) => {
                 format!("write it as a list: {field} = [\"{text}\"]")
             }
-            (shape, DeValue::String(_), Some(text)) if is_bare(shape, &text) => {
+            (shape, DeValue::String(_), Some(text)) if shape.is_bare(&text) => {
                 format!("write it without quotes: {field} = {text}")
+            }
+            (Shape::Flag, _, _) => format!("write {field} = true, or {field} = false"),
+            (_, DeValue::String(_), Some(text)) if field == "percent" && text.ends_with('%') => {
+                format!("write it as a number: {field} = {}", text.trim_end_matches('%'))
             }
             (Shape::Texts(..), DeValue::Integer(_) | DeValue::Boolean(_), Some(text)) => {
                 format!("put it in quotes: {field} = \"{text}\"")
@@ -157,10 +162,18 @@ impl Findings<'_> {
             (Shape::Map(..), DeValue::String(_), Some(text)) if field == "key" => {
                 format!("write the part of the limit's key before it: key = {{ api_key = \"{text}\" }}")
             }
-            (Shape::Word(words), DeValue::Boolean(_), Some(flag)) if field == "mode" => {
-                let word = words[if flag == "true" { 0 } else { 2 }];
-                format!("write {field} = \"{word}\"")
+            (_, DeValue::Boolean(true), _) if field == "mode" => {
+                "write mode = \"enforce\"".to_owned()
             }
+            (shape, DeValue::Boolean(false), _) if shape.takes_off() => {
+                format!("write {field} = \"off\"")
+            }
+            (_, DeValue::Boolean(false), _) if place.starts_with("limit ") => match (field, shape) {
+                ("limit", _) => other_words::UNLIMITED.to_owned(),
+                ("active", _) => other_words::MODE.to_owned(),
+                (_, Shape::Table(_)) if field != "match" => format!("leave `{field}` out"),
+                _ => here.usual(),
+            },
             (_, DeValue::Table(names), _) if field.starts_with("key.") => {
                 let name = names.keys().next().map(|name| shown(name.get_ref()));
                 let group = &field["key.".len()..];
@@ -278,10 +291,17 @@ impl Findings<'_> {
                 let text = shown(text);
                 format!("write a text as text: body = {{ text = {quote}{text}{quote} }}")
             }
-            _ => format!("write for example {field} = \"{}\"", words[0]),
+            "mode" => other_words::MODE.to_owned(),
+            "on_store_error" => other_words::STORE_ERROR.to_owned(),
+            "algorithm" | "name" => "`ratekeeper help terms` lists the algorithms".to_owned(),
+            _ => format!("choose by meaning: `ratekeeper help {field}` explains the field"),
         };
         let near = || self.meant(text, words.iter().copied(), &format!("{field} = "), other);
-        let help = other_words::value(field, text).map_or_else(near, str::to_owned);
+        let help = match other_words::value(field, text) {
+            Some(instead) => instead.to_owned(),
+            None if words.contains(&"off") && is_off(text) => format!("write {field} = \"off\""),
+            None => near(),
+        };
         let message = format!("unknown value \"{}\" for `{field}` of {place}", shown(text));
         let label = format!("expected one of {}", quoted(words));
         self.error(codes::UNKNOWN_WORD, at, message, label)
@@ -305,9 +325,10 @@ fn with_a_dot(
 }
 
 /// Returns what to write in place of a field of another program. Within a table of a limit, it is
-/// this table that the help writes.
-fn other_word(name: &str, place: &str) -> Option<String> {
-    let instead = other_words::field(name)?;
+/// this table that the help writes, and only limits have a mode.
+fn other_word(name: &str, table: &TableSpec, place: &str) -> Option<String> {
+    let has_mode = table.field("mode").is_some() || place == "the policy";
+    let instead = other_words::field(name).filter(|it| has_mode || *it != other_words::MODE)?;
     let (table, rest) = place.split_once(" of ").unwrap_or_default();
     let written = || format!("{} = ", table.trim_matches('`'));
     (!rest.starts_with("limit ") || instead.contains(&written())).then(|| instead.to_owned())
@@ -345,16 +366,6 @@ fn elsewhere(name: &str, value: Option<&str>, place: &str) -> Option<String> {
         }
         None => format!("it belongs under {}: {example}", owner.heading),
     })
-}
-
-/// Returns true if a text in quotes would be a value of the shape without them.
-fn is_bare(shape: &Shape, text: &str) -> bool {
-    match shape {
-        Shape::Factor(..) => text.parse::<f64>().is_ok(),
-        Shape::Whole(..) | Shape::Amount(..) => text.parse::<u64>().is_ok(),
-        Shape::Flag => matches!(text, "true" | "false"),
-        _ => false,
-    }
 }
 
 /// Returns `an integer`, `a string`, ...

@@ -16,28 +16,48 @@ const BUCKET: &str =
     "write rate and burst as one table: bucket = { size = 20, refill = \"10/1s\" }";
 const KEY: &str = "group requests with `key`: key = [\"ip\"]";
 const TABLE: &str = "write each limit as a table of its own: [[limit]]";
-const EXEMPT: &str = "write [[exempt]] with limits = [\"*\"] and match = { ip = \"192.0.2.0/24\" }";
+const EXEMPT: &str = "write [[exempt]] with the names of the limits, or limits = [\"*\"], and with \
+    match = { ip = \"192.0.2.0/24\" }";
 const SHADOW: &str = "to decide and count but never refuse, write mode = \"shadow\"";
+/// In words, because the value of a flag turns the meaning of its name around.
+pub(super) const MODE: &str = "choose for the limit, or for all in [defaults]: mode = \"enforce\" \
+    refuses, \"shadow\" decides and counts but never refuses, \"off\" does nothing";
 const PLANS: &str = "write [plan] with from and default, and `plans` in each [[limit]]";
-const STATUS: &str = "write status = 429";
+const STATUS: &str = "write the number as `status`, as in status = 429";
 const DETAIL: &str =
     "put it into a response: [response.slow-down] with detail = \"Try again in {retry_after}.\"";
-const HEADERS: &str = "choose the headers for the whole policy: headers = \"legacy\" at the top";
-const COUNT: &str = "count responses: count = { status = [401, 403] }";
-const STORE: &str = "write [store.redis] with url = \"redis://127.0.0.1:6379\"";
+const HEADERS: &str = "choose the headers for the whole policy, at the top: headers = \"ietf\", \
+    \"legacy\", \"both\" or \"off\"";
+const STORE: &str = "to share the counters, write [store.redis] with url = \
+    \"redis://127.0.0.1:6379\"; without it each process counts by itself";
+pub(super) const STORE_ERROR: &str = "while the store fails, on_store_error = \"allow\" lets requests \
+    pass, \"deny\" refuses them, and \"local\" applies a share of the limit in each process";
 const FILE_OF_ENVOY: &str = "match it in a limit: match = { descriptor.user = \"*\" }; a file of \
     Envoy's rate limit service is read by [envoy] with config = \"FILE\"";
+
+pub(in crate::config) const UNLIMITED: &str =
+    "write a number, or remove the limit: without one nothing is refused";
 
 /// Names of fields.
 #[rustfmt::skip]
 const FIELDS: &[OtherWord] = &[
     // prices are a list
     ("is", "write cost = [{ path = \"/export\", is = 10 }]"),
+    // the mode, in many programs
+    ("dryrun", MODE),
+    ("shadow", MODE),
+    ("logonly", MODE),
+    ("reportonly", MODE),
+    ("monitor", MODE),
+    ("enforce", MODE),
+    ("enabled", MODE),
+    ("disabled", MODE),
+    ("inactive", MODE),
     // nginx
     ("limitreq", TABLE),
     ("limitreqzone", TABLE),
     ("limitconn", "write concurrency = { max = 50, lease = \"60s\" }"),
-    ("limitreqdryrun", SHADOW),
+    ("limitreqdryrun", MODE),
     ("limitreqstatus", STATUS),
     ("zone", KEY),
     ("rate", NUMBER),
@@ -48,22 +68,23 @@ const FIELDS: &[OtherWord] = &[
     ("clientheadertimeout", "write head_timeout = \"10s\""),
     ("keepalivetimeout", "write idle_timeout = \"75s\""),
     ("whitelist", EXEMPT),
-    ("geo", EXEMPT),
+    ("geo", "to match places, write match = { country = \"NO\" }; to exempt addresses, [[exempt]]"),
     // Envoy
     ("descriptors", FILE_OF_ENVOY),
     ("ratelimit", NUMBER),
     ("requestsperunit", NUMBER),
-    ("shadowmode", SHADOW),
+    ("shadowmode", MODE),
     ("maxtokens", BUCKET),
     ("tokensperfill", BUCKET),
     ("fillinterval", BUCKET),
-    ("mergedomainconfig", "write merge_domains = true"),
-    ("stopcachekeyincrementwhenoverlimit", "write stop_increment = true"),
-    ("limitresponseheadersenabled", "write headers = \"draft-03\""),
+    ("mergedomainconfig", "its name in [envoy] is `merge_domains`"),
+    ("stopcachekeyincrementwhenoverlimit", "its name in [envoy] is `stop_increment`"),
+    ("limitresponseheadersenabled", "to report limits, write headers = \"draft-03\" in [envoy]"),
     ("limitlimitheader", "write header_names = { limit = \"x-limit\" }"),
     ("limitremainingheader", "write header_names = { remaining = \"x-remaining\" }"),
     ("limitresetheader", "write header_names = { reset = \"x-reset\" }"),
-    ("responsedynamicmetadata", "write dynamic_metadata = true"),
+    ("responsedynamicmetadata", "its name in [envoy] is `dynamic_metadata`"),
+    ("failuremodedeny", STORE_ERROR),
     // Kong
     ("second", SECOND),
     ("minute", NUMBER),
@@ -74,8 +95,8 @@ const FIELDS: &[OtherWord] = &[
     ("windowsize", NUMBER),
     ("windowtype", "write algorithm = \"sliding-window-counter\", or \"fixed-window\""),
     ("policy", STORE),
-    ("faulttolerant", "write on_store_error = \"allow\""),
-    ("hideclientheaders", "choose the headers for the whole policy: headers = \"off\" at the top"),
+    ("faulttolerant", STORE_ERROR),
+    ("hideclientheaders", HEADERS),
     ("errorcode", STATUS),
     ("errormessage", DETAIL),
     ("consumergroups", PLANS),
@@ -83,25 +104,25 @@ const FIELDS: &[OtherWord] = &[
     ("windowms", NUMBER),
     ("max", NUMBER),
     ("keygenerator", KEY),
-    ("skip", "write [[exempt]] with limits = [\"*\"] and match = { path = \"/health\" }"),
-    ("skipsuccessfulrequests", COUNT),
-    ("skipfailedrequests", COUNT),
-    ("requestwassuccessful", COUNT),
-    ("standardheaders", "choose the headers for the whole policy: headers = \"ietf\" at the top"),
+    ("skip", "write [[exempt]] with the names of the limits, or limits = [\"*\"], and with match = { path = \"/health\" }"),
+    ("skipsuccessfulrequests", "to count failed requests alone, write count = { status = [\"4xx\", \"5xx\"] }"),
+    ("skipfailedrequests", "to count successful requests alone, write count = { status = [\"2xx\", \"3xx\"] }"),
+    ("requestwassuccessful", "list the statuses that count, as in count = { status = [401, 403] }"),
+    ("standardheaders", HEADERS),
     ("legacyheaders", HEADERS),
     ("message", DETAIL),
     ("statuscode", STATUS),
     ("handler", DETAIL),
-    ("passonstoreerror", "write on_store_error = \"allow\""),
+    ("passonstoreerror", STORE_ERROR),
     ("ipv6subnet", "write ipv6_prefix = 64 under [client_ip]"),
     // Cloudflare, Upstash and others
-    ("action", "leave it out: a limit refuses; to log only, write mode = \"shadow\""),
+    ("action", "to refuse, leave it out; to log only, write mode = \"shadow\""),
     ("limiter", NUMBER),
     ("tokenbucket", BUCKET),
     ("conditions", "write match = { path = \"/login\" }"),
     ("include", "write lists of values into files: match = { path = \"file:paths.txt\" }"),
     ("admintoken", "set RATEKEEPER_ADMIN_TOKEN in the environment of the service"),
-    ("trustproxy", "write [client_ip] with trusted_proxies = [\"10.0.0.0/8\"]"),
+    ("trustproxy", "to trust a proxy, write [client_ip] with trusted_proxies = [\"10.0.0.0/8\"]; without it none is trusted"),
 ];
 
 /// Values: the field, the word, and what to write in its place.
@@ -168,6 +189,12 @@ pub(super) fn value(field: &str, word: &str) -> Option<&'static str> {
     let mut rows = VALUES.iter();
     let row = rows.find(|(of, known, _)| *of == field && *known == word)?;
     Some(row.2)
+}
+
+/// Returns true for a word that switches a part of a program off.
+pub(super) fn is_off(word: &str) -> bool {
+    const WORDS: [&str; 6] = ["none", "no", "false", "never", "disable", "disabled"];
+    WORDS.contains(&&*plain(word))
 }
 
 /// Returns what to write in place of a key part of another program.

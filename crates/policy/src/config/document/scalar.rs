@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ratekeeper_core::{Error, Nanos, Quota};
 
+use super::other_words;
 use crate::Secret;
 use crate::config::codes;
 
@@ -120,7 +121,8 @@ impl Scalar {
         let meant = match self {
             Self::Span { .. } => span_like(text, example),
             Self::Percent { .. } => percentage_like(text),
-            Self::Size { .. } => Some(size_like(text)),
+            Self::Size { .. } => size_like(text),
+            Self::Address { .. } if other_words::is_off(text) => Some("off".to_owned()),
             Self::Address { port } => Some(address_like(text, port)),
             Self::Secret | Self::Name { .. } => None,
         };
@@ -230,15 +232,17 @@ fn percentage_like(text: &str) -> Option<String> {
     }
 }
 
-fn size_like(text: &str) -> String {
+fn size_like(text: &str) -> Option<String> {
     let text = text.trim();
     let (number, unit) = text.split_at(digits(text));
     let unit = match unit.trim().chars().next().map(|c| c.to_ascii_lowercase()) {
         Some('k') => "KiB",
+        Some('m') => "MiB",
         Some('g') => "GiB",
-        _ => "MiB",
+        Some('b') | None => "B", // as in nginx
+        _ => return None,
     };
-    format!("{number}{unit}")
+    Some(format!("{number}{unit}"))
 }
 
 /// Returns the address that was probably meant: missing or wrong parts are filled in.

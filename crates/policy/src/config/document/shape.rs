@@ -270,6 +270,26 @@ impl Shape {
         )
     }
 
+    /// Returns true if a text in quotes would be a value without them.
+    pub(super) fn is_bare(&self, text: &str) -> bool {
+        match self {
+            Self::Factor(..) => text.parse::<f64>().is_ok(),
+            Self::Whole(..) | Self::Amount(..) => text.parse::<u64>().is_ok(),
+            Self::Flag => matches!(text, "true" | "false"),
+            _ => false,
+        }
+    }
+
+    /// Returns true if a value may be `"off"`.
+    pub(super) fn takes_off(&self) -> bool {
+        match self {
+            Self::Either(shapes) => shapes.iter().any(Self::takes_off),
+            Self::Word(words) => words.contains(&"off"),
+            Self::Scalar(Scalar::Address { .. }) => true,
+            _ => false,
+        }
+    }
+
     /// Returns the bounds of a whole number.
     pub(in crate::config) fn bounds(&self) -> Option<RangeInclusive<u64>> {
         match self {

@@ -158,7 +158,7 @@ fields! {
             "Receiver of the requests, written like `upstream` of [listen.proxy].";
         optional max_body: BODY, "\"1GiB\"",
             "In place of that of [listen.proxy].";
-        optional adaptive_concurrency: Either(&[Word(&["off"]), Table(&ADAPTIVE)]), "\"off\"",
+        optional adaptive_concurrency: Either(&[Word(&["off"]), Table(&ADAPTIVE)]), "{ min = 10, max = 500 }",
             "In place of that of [listen.proxy], which has a number for each route; \"off\" for none.";
     }
 

@@ -261,7 +261,11 @@ pub(super) fn missing_key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Mi
     let help = match out.nearest(word, ["skip", "deny", "shared"]) {
         Some(near) => format!("did you mean missing_key = \"{near}\"?"),
         None if KeyPart::parse(word).is_ok() => format!("write missing_key = \"use:{word}\""),
-        None => "write for example missing_key = \"use:ip\"".into(),
+        None => {
+            "choose for a request without the key: missing_key = \"deny\" refuses it, \"skip\" \
+            lets it pass, \"shared\" counts all of them together, \"use:ip\" counts by another part"
+                .into()
+        }
     };
     let message = format!("unknown value \"{}\" for `missing_key`", shown(word));
     let label = "expected \"skip\", \"deny\", \"shared\" or \"use:PART\"";

@@ -78,7 +78,7 @@ pub(in crate::config) fn percents(drafts: &[Draft<'_>], out: &mut Findings<'_>) 
                 "write `percent` in the limit that asks";
             draft.rule.mode == RuleMode::Shadow =>
                 "in shadow mode the limit is enforced for no key",
-                "write mode = \"enforce\", or leave `percent` out";
+                "leave `percent` out, or write mode = \"enforce\" to refuse for this part of the keys";
             draft.rule.key.is_empty() =>
                 "all requests have one key, so it would be enforced for all of them or for none",
                 "name a key, as in key = [\"ip\"], or try it with mode = \"shadow\"";

@@ -4,6 +4,7 @@
 use ratekeeper_core::{Error, Nanos};
 
 use crate::config::document::meant;
+use crate::config::document::other_words::UNLIMITED;
 use crate::config::document::scalar::{SHORTEST, Scalar, rolling};
 use crate::config::{At, Findings, codes, shown};
 
@@ -79,7 +80,7 @@ impl Written {
 /// Returns help for a text in place of a quota that means something else.
 fn other_than_a_quota(text: &str) -> Option<String> {
     if is_unlimited(text) {
-        return Some("write a number, or remove the limit: without one nothing is refused".into());
+        return Some(UNLIMITED.into());
     }
     if text.trim().eq_ignore_ascii_case("blocked") {
         return Some(
