@@ -239,7 +239,7 @@ fn policy(
     limit::rollout::percents(&drafts, out);
     settings::routes::on_limit(&mut drafts, &settings, out);
     limit::rollout::candidates(&mut drafts, &variants, out);
-    settings::jwt::required(root, &settings, &drafts, out);
+    let asks_for_claims = settings::jwt::required(root, &settings, &drafts, out);
     let plans = variants::plan::plans(root, prefix, &mut variants, &mut drafts, out);
     let names = shared.names.keys().copied();
     let mut overrides = OverrideReader::new(prefix, unix_nanos, &mut variants, &mut drafts, names);
@@ -262,6 +262,9 @@ fn policy(
     limit::active::lints(&drafts, context.origin, out);
     limit::replaces::lints(&drafts, out);
     settings::routes::unnamed(root, &drafts, out);
+    if !asks_for_claims {
+        settings::jwt::unused(root, plans.as_ref(), out);
+    }
     if let Some(visitors) = visitors {
         let proxy = settings.listen.proxy.as_ref();
         visitors.lints(root, &drafts, &exemptions, plans.as_ref(), proxy, out);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, AnyState, Nanos, Permits, Time};
 
 use super::*;
-use crate::config::{Context, parse};
+use crate::config::{Context, PolicyFiles, parse, parse_file};
 
 /// Returns two limits for the same requests, and the findings that one never refuses.
 fn needless(first: &str, second: &str) -> (Vec<AnyAlgorithm>, Vec<String>) {
@@ -279,5 +279,43 @@ fn proxies_that_are_everybody_together_are_refused() {
             is_all,
             "{found}"
         );
+    }
+}
+
+#[test]
+fn settings_of_tokens_that_nothing_asks_for_are_found() {
+    let jwt = "[jwt]\nkeys = \"file:jwks.json\"\nalgorithms = [\"RS256\"]\n";
+    for (key, more, is_unused) in [
+        ("ip", "", true),
+        ("jwt:sub", "missing_key = \"use:ip\"\n", false),
+        ("ip", "missing_key = \"use:jwt:sub\"\n", false),
+        ("ip", "match = { jwt.plan = \"pro\" }\n", false),
+        (
+            "ip",
+            "plans = { pro = \"9/1m\" }\n[plan]\nfrom = \"jwt:plan\"\ndefault = \"free\"\n",
+            false,
+        ),
+        (
+            "ip",
+            "plans = { pro = \"9/1m\" }\n[plan]\nfrom = \"attr:plan\"\ndefault = \"free\"\n",
+            true,
+        ),
+        (
+            "ip",
+            "[[exempt]]\nlimits = [\"*\"]\nmatch = { jwt.plan = \"pro\" }\n",
+            false,
+        ),
+    ] {
+        let text = format!(
+            "version = 1\n[[limit]]\nname = \"a\"\nkey = [\"{key}\"]\nlimit = \"5/1m\"\n{more}{jwt}"
+        );
+        let keys = include_str!("../../../tests/keys/jwks.json");
+        let files = PolicyFiles::read(&text, |_, _| Ok(keys.to_owned()));
+        let loaded = parse_file(&text, &files, Context::default(), Time::ZERO).unwrap();
+        let found = loaded
+            .warnings
+            .iter()
+            .any(|it| it.message == "[jwt] has no effect");
+        assert_eq!(found, is_unused, "{text}{:#?}", loaded.warnings);
     }
 }

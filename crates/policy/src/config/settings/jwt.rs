@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::config::{At, Draft, Findings, PolicyFiles, Table, codes, header_name, shown};
 use crate::model::client::tokens::{TokenSettings, Tokens};
-use crate::{Field, KeyPart, Matcher, MissingKey, ProxySettings, Settings};
+use crate::model::keys::plan::PlanSource;
+use crate::{Field, KeyPart, Matcher, MissingKey, Plans, ProxySettings, Settings};
 
 /// Header with the token if `[jwt]` names no other.
 const HEADER: &str = "authorization";
@@ -68,20 +69,18 @@ fn algorithms(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<String>> {
     Some(names.collect()).filter(|names: &Vec<_>| !names.is_empty())
 }
 
-/// Reports limits that depend on claims in a policy without `[jwt]`.
+/// Reports limits that depend on claims in a policy without `[jwt]`; returns true if any does.
 pub(in crate::config) fn required(
     root: Table<'_>,
     settings: &Settings,
     drafts: &[Draft<'_>],
     out: &mut Findings<'_>,
-) {
-    if root.has("jwt") {
-        return;
-    }
+) -> bool {
     let matches = |matcher: &Matcher| {
         let mut fields = matcher.fields.iter();
         fields.any(|(field, _)| matches!(field, Field::Claim(_)))
     };
+    let mut asking = Vec::new();
     for draft in drafts {
         let rule = &draft.rule;
         let values = draft.extra.iter().flat_map(|extra| &extra.rule.key);
@@ -91,16 +90,34 @@ pub(in crate::config) fn required(
         let preferred = rule.priority.iter().map(|priority| &priority.matcher);
         let mut all = once(&rule.matcher).chain(exempted).chain(preferred);
         if counts || all.any(matches) {
-            let message = format!("limit `{}` asks for claims of tokens", rule.limit.name);
-            no_tokens(message, draft.table.place("key"), out);
+            let limit = format!("limit `{}`", rule.limit.name);
+            asking.push((limit, draft.table.place("key")));
         }
     }
     let proxy = settings.listen.proxy.iter();
     let mut priorities = proxy.flat_map(ProxySettings::priorities);
     if priorities.any(|priority| matches(&priority.matcher)) {
         let at = root.table("listen").map_or(0..0, |it| it.place("proxy"));
-        let message = "`adaptive_concurrency` asks for claims of tokens";
-        no_tokens(message.to_owned(), at, out);
+        asking.push(("`adaptive_concurrency`".to_owned(), at));
+    }
+    for (part, at) in asking.iter().filter(|_| !root.has("jwt")) {
+        let message = format!("{part} asks for claims of tokens");
+        no_tokens(message, at.clone(), out);
+    }
+    !asking.is_empty()
+}
+
+/// Lint: `[jwt]` of which no limit asks for a claim, and no plan either.
+pub(in crate::config) fn unused(root: Table<'_>, plans: Option<&Plans>, out: &mut Findings<'_>) {
+    let by_plan = plans.is_some_and(|plans| match &plans.from {
+        PlanSource::Keys { part, .. } => is_claim(part),
+        from => matches!(from, PlanSource::Claim(_)),
+    });
+    if let Some(table) = root.table("jwt").filter(|_| !by_plan) {
+        let message = "[jwt] has no effect";
+        let label = "no key, `match` or plan asks for claims of tokens";
+        out.warning(codes::TOKENS, table.at(), message, label)
+            .help("ask for a claim, as in key = [\"jwt:sub\"], or remove [jwt]");
     }
 }
 
