@@ -47,10 +47,16 @@ pub(in crate::config) fn exempt(
                 unknown_limit(glob, sorted.names(), Reason::new(HERE, other), out);
             }
         }
-        for (draft, is_exempted) in drafts.iter_mut().zip(exempted) {
-            if is_exempted {
-                draft.rule.exemptions.push(Arc::clone(&exemption));
+        for (draft, _) in drafts.iter_mut().zip(exempted).filter(|(_, it)| *it) {
+            if !exemption.for_descriptors() && is_as_wide(&requests.same, draft) {
+                let name = &draft.rule.limit.name;
+                let message = format!("exempt {} is as wide as limit `{name}`", index + 1);
+                let label = "the limit has no value in `match` that is not exempt from it";
+                out.warning(codes::EXEMPTS_ALL, table.place("match"), message, label)
+                    .related(draft.table.place("match"))
+                    .help(format!("leave `{name}` out of `limits`, or match less"));
             }
+            draft.rule.exemptions.push(Arc::clone(&exemption));
         }
         all.push(At::new(exemption, table.place("match")));
     }
@@ -82,6 +88,18 @@ impl Sorted {
     fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| &**name)
     }
+}
+
+/// Returns true if each value that a limit matches is exempt: in all fields of the exemption.
+fn is_as_wide(exempt: &[(String, Vec<String>)], limit: &Draft<'_>) -> bool {
+    let is_plain = |value: &&String| !value.starts_with('!');
+    let covers = |(field, values): &(String, Vec<String>)| {
+        let own = limit.same.iter().filter(|(name, _)| name == field);
+        let mut own = own.flat_map(|(_, own)| own).filter(is_plain).peekable();
+        let has_all = own.peek().is_some() && own.all(|it| values.binary_search(it).is_ok());
+        has_all && values.iter().all(|it| is_plain(&it))
+    };
+    !exempt.is_empty() && exempt.iter().all(covers)
 }
 
 /// Warns of an exemption that takes every request out.

@@ -12,6 +12,8 @@ use crate::config::settings::policy_files::ListName;
 use crate::config::{At, Findings, PolicyFiles, Table, codes, header_name, shown};
 use crate::{EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, Patterns};
 
+/// Maximum number of values that are compared with each other.
+const MAX_COMPARED: usize = 100;
 /// Maximum number of characters of a name in `attr.X`, `query.X` or `cookie.X`.
 const MAX_FIELD_NAME: usize = 100;
 
@@ -142,11 +144,44 @@ impl Requests {
         if field == Field::Ip {
             half_of_all(values, out);
         }
+        no_value_left(name, &field, &patterns, values, out);
         let same: BTreeSet<_> = values.iter().map(|text| text.value.to_owned()).collect();
         let patterns = Patterns::new(patterns, has_positive);
         self.matcher.fields.push((field, patterns));
         self.same
             .push((name.to_owned(), same.into_iter().collect()));
+    }
+}
+
+/// Warns of a field with values of which each is excluded. Fields with several spellings of one
+/// value, and GET, which HEAD also is, may match nevertheless.
+fn no_value_left(
+    name: &str,
+    field: &Field,
+    patterns: &[Pattern],
+    values: &[At<&str>],
+    out: &mut Findings<'_>,
+) {
+    let has_spellings = matches!(
+        field,
+        Field::Path | Field::Query(_) | Field::Header(_) | Field::Cookie(_) | Field::Descriptor(_)
+    );
+    if has_spellings || patterns.len() > MAX_COMPARED {
+        return;
+    }
+    let (excluded, wanted): (Vec<_>, Vec<_>) = patterns.iter().partition(|it| it.negated);
+    let is_excluded = |it: &&Pattern| {
+        let is_head = *field == Field::Method && it.matches_text(b"GET");
+        !is_head && excluded.iter().any(|no| no.covers(it))
+    };
+    if let [first, ..] = values
+        && !wanted.is_empty()
+        && wanted.iter().all(is_excluded)
+    {
+        let message = format!("no request matches `{name}`: each value is excluded");
+        let label = "the values with `!` take out all others";
+        out.warning(codes::NEVER_MATCHES, first.at.clone(), message, label)
+            .help("leave out the value with `!`, or add values that it does not exclude");
     }
 }
 

@@ -319,3 +319,18 @@ fn settings_of_tokens_that_nothing_asks_for_are_found() {
         assert_eq!(found, is_unused, "{text}{:#?}", loaded.warnings);
     }
 }
+
+#[test]
+fn values_that_a_request_may_still_have_are_no_contradiction() {
+    for values in [
+        "method = [\"GET\", \"!GET\"]",     // HEAD is read as GET as well
+        "path = [\"/Login\", \"!/Login\"]", // /login matches
+        "host = [\"*.example.com\", \"!a.example.com\"]",
+        "ip = [\"10.0.0.0/8\", \"!10.1.0.0/16\"]",
+        "host = \"!a.example.com\"",
+        "header.x-a = [\"a\", \"!a\"]",
+    ] {
+        let found = findings(&format!("key = [\"ip\"]\nmatch = {{ {values} }}"));
+        assert_eq!(found, "", "{values}");
+    }
+}

@@ -198,6 +198,17 @@ impl Pattern {
         matches!(&self.form, Form::Network(network) if network.contains(&ip))
     }
 
+    /// Returns true if each text or address that matches the other pattern matches this one, too,
+    /// negation aside; false for paths.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        match (&self.form, &other.form) {
+            (Form::Network(network), Form::Network(inner)) => network.contains(inner),
+            // A zero is matched by a `*` alone, as any run of bytes would be.
+            (Form::Text(glob), Form::Text(inner)) => glob.matches(&inner.with_zeros()),
+            _ => false,
+        }
+    }
+
     /// Returns the fixed beginning or end of every text that matches, if there is one.
     pub(crate) fn fixed(&self) -> Option<(GlobPiece, &[u8])> {
         match &self.form {
