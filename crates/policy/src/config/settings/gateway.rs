@@ -277,14 +277,19 @@ fn server_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
     None
 }
 
-/// Reads an origin of web pages: a scheme, a host, and a port if it is not the usual one.
+/// Reads an origin of web pages: a scheme, a host, and a port. The usual port is left out, as
+/// browsers do.
 fn origin(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
-    let rest = ["https://", "http://"]
-        .iter()
-        .find_map(|scheme| text.value.strip_prefix(scheme));
+    let origin = text.value.to_ascii_lowercase();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte);
-    if rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(plain)) {
-        return Some(text.value.to_ascii_lowercase());
+    let usual = [("https://", ":443"), ("http://", ":80")];
+    let read = usual.iter().find_map(|(scheme, port)| {
+        let rest = origin.strip_prefix(scheme)?;
+        let host = rest.strip_suffix(port).unwrap_or(rest);
+        (!host.is_empty() && host.bytes().all(plain)).then(|| format!("{scheme}{host}"))
+    });
+    if read.is_some() {
+        return read;
     }
     let message = format!("\"{}\" is not the origin of web pages", shown(text.value));
     let help = match text.value {

@@ -287,3 +287,21 @@ fn a_limit_by_an_attribute_may_stand_beside_a_gateway_that_is_off() {
     let policy = super::policy(&format!("version = 1\n{limit}{proxy}"));
     assert_eq!(policy.rules.len(), 1);
 }
+
+#[test]
+fn an_origin_is_read_as_browsers_write_it() {
+    for (written, origin) in [
+        ("https://a.example", "https://a.example"),
+        ("HTTPS://A.example:443", "https://a.example"),
+        ("http://a.example:80", "http://a.example"),
+        ("http://a.example:443", "http://a.example:443"),
+        ("https://a.example:8443", "https://a.example:8443"),
+        ("https://[::1]:443", "https://[::1]"),
+    ] {
+        let proxy = "[listen.proxy]\nupstream = \"http://127.0.0.1:3000\"\n";
+        let limit = "[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"5/1m\"\n";
+        let text = format!("version = 1\n{proxy}cors = [\"{written}\"]\n{limit}");
+        let proxy = super::policy(&text).settings.listen.proxy.unwrap();
+        assert_eq!(proxy.cors, [origin], "{written}");
+    }
+}
