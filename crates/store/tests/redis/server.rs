@@ -14,7 +14,7 @@
 //! seconds of waiting, so only the newest that we have of each kind is.
 
 use std::env;
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -272,8 +272,9 @@ fn spawn(
 }
 
 /// A port without a listener, nor one 10,000 above it, where the bus of a cluster's node is;
-/// handed out once in this process. Not in the range of ports that the kernel assigns to
-/// listeners and connections: another process could take such a one before the server has it.
+/// handed out to one process at a time: a UDP socket claims it. Not in the range of ports that the
+/// kernel assigns to listeners and connections: another program could take such a one before the
+/// server has it.
 pub(crate) fn free_port() -> u16 {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     let start = std::process::id().wrapping_mul(337); // processes begin far from each other
@@ -281,7 +282,11 @@ pub(crate) fn free_port() -> u16 {
         let next = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % 10_000;
         let port = 10_000 + u16::try_from(next).unwrap();
         let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        let Ok(claim) = UdpSocket::bind(("127.255.255.254", port)) else {
+            continue; // of another process
+        };
         if is_free(port) && is_free(port + 10_000) {
+            std::mem::forget(claim);
             return port;
         }
     }
