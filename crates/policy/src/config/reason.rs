@@ -60,10 +60,8 @@ pub(in crate::config) fn nearest<'k>(
     let far = |known: &&'k str| {
         let close = known.len().abs_diff(length) <= enough(known);
         let distance = || strsim::damerau_levenshtein(&word, &known.replace('_', "-"));
-        let is_meant = |far: &usize| {
-            let is_same = *far < 2 || is_negated(&word) == is_negated(known);
-            *far <= enough(known) && is_same
-        };
+        let is_same = is_negated(&word) == is_negated(known);
+        let is_meant = |far: &usize| *far <= enough(known) && (is_same || *far < 2);
         close.then(distance).filter(is_meant)
     };
     let known = known.into_iter().take(MAX_KNOWN);

@@ -138,6 +138,9 @@ impl<'a> VariantReader<'a> {
         if let Some(error) = found.find(|one| one.severity == Severity::Error) {
             let help = match word_meant(&set, error.code) {
                 Some(word) => format!("write limit = \"{word}\""),
+                None if set.field == "candidate" && is_unlimited(set.text) => {
+                    "leave `candidate` out".to_owned()
+                }
                 None => error.help.unwrap_or_default(),
             };
             out.error(error.code, at.clone(), error.message, error.label)

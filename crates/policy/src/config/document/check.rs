@@ -13,9 +13,9 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use super::complaint::{Here, a_type, written};
+use super::complaint::{Here, written};
 use super::read::factor;
-use super::shape::{Need, Shape, TableSpec, in_backticks};
+use super::shape::{Need, Shape, TableSpec, a_type, in_backticks};
 use crate::config::{Findings, SpannedValue, codes, shown, whole};
 
 impl Findings<'_> {

@@ -5,16 +5,18 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeString, DeValue};
 
-use super::other_words::{self, is_off};
+use super::other_words::{self, UNLIMITED, is_off};
 use super::scalar::{Scalar, unit_like};
-use super::shape::{FieldSpec, Shape, TableSpec, quoted};
+use super::shape::{FieldSpec, Shape, TableSpec, a_type, quoted};
 use crate::config::diagnostic::grouped;
-use crate::config::fields::owner;
+use crate::config::fields::{DEFAULTS, QUANTITIES, owner};
 use crate::config::reason::is_word;
 use crate::config::{Findings, SpannedValue, codes, shown};
 
 /// Maximum number of known fields that a label lists.
 const LISTED: usize = 5;
+/// Tables whose parts have an effect where they are not written.
+const EFFECTIVE: [&str; 6] = ["match", "listen", "metrics", "client_ip", "store", "memory"];
 
 /// The field under check, for messages.
 #[derive(Clone, Copy)]
@@ -138,6 +140,10 @@ impl Findings<'_> {
     /// Reports a value of the wrong type; the help writes it in the right one where possible.
     pub(super) fn wrong_type(&mut self, node: &SpannedValue<'_>, shape: &Shape, here: Here<'_>) {
         let (place, field, example) = (here.place, here.field, here.example);
+        let message = format!("`{field}` of {place} must be {}", shape.expected());
+        if let Some(help) = off(node, shape, here) {
+            return self.not_of_type(node, message, help);
+        }
         let help = match (shape, node.get_ref(), written(node)) {
             (Shape::List(..), DeValue::String(_), Some(text)) => {
                 format!("write it as a list: {field} = [\"{text}\"]")
@@ -162,18 +168,7 @@ impl Findings<'_> {
             (Shape::Map(..), DeValue::String(_), Some(text)) if field == "key" => {
                 format!("write the part of the limit's key before it: key = {{ api_key = \"{text}\" }}")
             }
-            (_, DeValue::Boolean(true), _) if field == "mode" => {
-                "write mode = \"enforce\"".to_owned()
-            }
-            (shape, DeValue::Boolean(false), _) if shape.takes_off() => {
-                format!("write {field} = \"off\"")
-            }
-            (_, DeValue::Boolean(false), _) if place.starts_with("limit ") => match (field, shape) {
-                ("limit", _) => other_words::UNLIMITED.to_owned(),
-                ("active", _) => other_words::MODE.to_owned(),
-                (_, Shape::Table(_)) if field != "match" => format!("leave `{field}` out"),
-                _ => here.usual(),
-            },
+            (Shape::Word(_), _, _) => other_words::choice(field),
             (_, DeValue::Table(names), _) if field.starts_with("key.") => {
                 let name = names.keys().next().map(|name| shown(name.get_ref()));
                 let group = &field["key.".len()..];
@@ -210,7 +205,6 @@ impl Findings<'_> {
             }
             _ => here.usual(),
         };
-        let message = format!("`{field}` of {place} must be {}", shape.expected());
         self.not_of_type(node, message, help);
     }
 
@@ -268,6 +262,7 @@ impl Findings<'_> {
         let or = match written(node).as_deref() {
             Some("-1") if has_words(field) => ", or \"unlimited\"",
             Some("0") if has_words(field) => ", or \"blocked\"",
+            Some("0") if field == "cost" => ", or [[exempt]] for requests without a cost",
             _ => "",
         };
         self.error(codes::OUT_OF_RANGE, node.span(), message, label)
@@ -291,10 +286,7 @@ impl Findings<'_> {
                 let text = shown(text);
                 format!("write a text as text: body = {{ text = {quote}{text}{quote} }}")
             }
-            "mode" => other_words::MODE.to_owned(),
-            "on_store_error" => other_words::STORE_ERROR.to_owned(),
-            "algorithm" | "name" => "`ratekeeper help terms` lists the algorithms".to_owned(),
-            _ => format!("choose by meaning: `ratekeeper help {field}` explains the field"),
+            _ => other_words::choice(field),
         };
         let near = || self.meant(text, words.iter().copied(), &format!("{field} = "), other);
         let help = match other_words::value(field, text) {
@@ -364,21 +356,27 @@ fn elsewhere(name: &str, value: Option<&str>, place: &str) -> Option<String> {
                 "it is a field of the limit: write it above the fields of this table: {example}"
             )
         }
+        None if place == "the policy" && DEFAULTS.field(name).is_some() => {
+            format!("for all limits, it belongs under [defaults]: {example}")
+        }
         None => format!("it belongs under {}: {example}", owner.heading),
     })
 }
 
-/// Returns `an integer`, `a string`, ...
-pub(super) fn a_type(node: &SpannedValue<'_>) -> &'static str {
-    match node.get_ref() {
-        DeValue::String(_) => "a string",
-        DeValue::Integer(_) => "an integer",
-        DeValue::Float(_) => "a number with a decimal point",
-        DeValue::Boolean(_) => "a boolean",
-        DeValue::Datetime(_) => "a date or time",
-        DeValue::Array(_) => "a list",
-        DeValue::Table(_) => "a table",
+/// Returns the help for a field with `false`, or a word for it, in place of its value.
+fn off(node: &SpannedValue<'_>, shape: &Shape, here: Here<'_>) -> Option<String> {
+    let Here { place, field, .. } = here;
+    let value = node.get_ref();
+    if value.as_bool() != Some(false) && !value.as_str().is_some_and(is_off) {
+        return None;
     }
+    Some(match shape {
+        _ if shape.takes_off() => format!("write {field} = \"off\""),
+        _ if field == "active" => other_words::MODE.to_owned(),
+        _ if QUANTITIES.contains(&field) && place.starts_with("limit ") => UNLIMITED.to_owned(),
+        Shape::Table(_) if !EFFECTIVE.contains(&field) => format!("leave `{field}` out"),
+        _ => return None,
+    })
 }
 
 /// Returns a simple value as text, for a help that corrects it.

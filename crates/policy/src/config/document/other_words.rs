@@ -30,11 +30,12 @@ const HEADERS: &str = "choose the headers for the whole policy, at the top: head
     \"legacy\", \"both\" or \"off\"";
 const STORE: &str = "to share the counters, write [store.redis] with url = \
     \"redis://127.0.0.1:6379\"; without it each process counts by itself";
-pub(super) const STORE_ERROR: &str = "while the store fails, on_store_error = \"allow\" lets requests \
+const STORE_ERROR: &str = "while the store fails, on_store_error = \"allow\" lets requests \
     pass, \"deny\" refuses them, and \"local\" applies a share of the limit in each process";
 const FILE_OF_ENVOY: &str = "match it in a limit: match = { descriptor.user = \"*\" }; a file of \
     Envoy's rate limit service is read by [envoy] with config = \"FILE\"";
 
+/// For a limit without a number.
 pub(in crate::config) const UNLIMITED: &str =
     "write a number, or remove the limit: without one nothing is refused";
 
@@ -52,7 +53,6 @@ const FIELDS: &[OtherWord] = &[
     ("enforce", MODE),
     ("enabled", MODE),
     ("disabled", MODE),
-    ("inactive", MODE),
     // nginx
     ("limitreq", TABLE),
     ("limitreqzone", TABLE),
@@ -191,9 +191,19 @@ pub(super) fn value(field: &str, word: &str) -> Option<&'static str> {
     Some(row.2)
 }
 
+/// Returns what to write in place of a value of a list of words that is not known.
+pub(super) fn choice(field: &str) -> String {
+    match field {
+        "mode" => MODE.to_owned(),
+        "on_store_error" => STORE_ERROR.to_owned(),
+        "algorithm" | "name" => "`ratekeeper help terms` lists the algorithms".to_owned(),
+        _ => format!("choose by meaning: `ratekeeper help {field}` explains the field"),
+    }
+}
+
 /// Returns true for a word that switches a part of a program off.
 pub(super) fn is_off(word: &str) -> bool {
-    const WORDS: [&str; 6] = ["none", "no", "false", "never", "disable", "disabled"];
+    const WORDS: [&str; 7] = ["off", "none", "no", "false", "never", "disable", "disabled"];
     WORDS.contains(&&*plain(word))
 }
 

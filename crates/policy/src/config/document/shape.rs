@@ -15,8 +15,10 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use ratekeeper_core::{Nanos, Quota};
+use toml::de::DeValue;
 
 use super::scalar::{SHORTEST, Scalar};
+use crate::config::SpannedValue;
 
 /// A table of the file: `[client_ip]`, one `[[limit]]`, `bucket = { .. }`.
 #[derive(Debug)]
@@ -349,6 +351,19 @@ impl Shape {
                 each.join(", or ")
             }
         }
+    }
+}
+
+/// Returns `an integer`, `a string`, ...
+pub(super) fn a_type(node: &SpannedValue<'_>) -> &'static str {
+    match node.get_ref() {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "an integer",
+        DeValue::Float(_) => "a number with a decimal point",
+        DeValue::Boolean(_) => "a boolean",
+        DeValue::Datetime(_) => "a date or time",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
     }
 }
 

@@ -33,7 +33,7 @@ const SIGNAL: &str = "^([a-z0-9-]{1,40}|upstream[.]([a-z0-9-]{1,40}[.])?(latency
 const BELOW: &str = "^([1-9][0-9]{0,3}%|[0-9]+(us|ms|s))$";
 
 fields! {
-    pub(super) DEFAULTS = "`[defaults]`" {
+    pub(in crate::config) DEFAULTS = "`[defaults]`" {
         shared LIMIT { mode missing_key response count_denied status on_store_error path_case };
     }
 

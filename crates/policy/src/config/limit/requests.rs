@@ -2,6 +2,7 @@
 //! behaviour when a part of the key is missing.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use ipnet::IpNet;
 
@@ -144,7 +145,8 @@ impl Requests {
         if field == Field::Ip {
             half_of_all(values, out);
         }
-        no_value_left(name, &field, &patterns, values, out);
+        let first = values.first().map(|first| first.at.clone());
+        no_value_left(&field, &patterns, first.unwrap_or_default(), out);
         let same: BTreeSet<_> = values.iter().map(|text| text.value.to_owned()).collect();
         let patterns = Patterns::new(patterns, has_positive);
         self.matcher.fields.push((field, patterns));
@@ -153,34 +155,20 @@ impl Requests {
     }
 }
 
-/// Warns of a field with values of which each is excluded. Fields with several spellings of one
-/// value, and GET, which HEAD also is, may match nevertheless.
-fn no_value_left(
-    name: &str,
-    field: &Field,
-    patterns: &[Pattern],
-    values: &[At<&str>],
-    out: &mut Findings<'_>,
-) {
-    let has_spellings = matches!(
-        field,
-        Field::Path | Field::Query(_) | Field::Header(_) | Field::Cookie(_) | Field::Descriptor(_)
-    );
-    if has_spellings || patterns.len() > MAX_COMPARED {
-        return;
-    }
+/// Warns of a field with values of which each is excluded. Values with several spellings, and GET,
+/// which HEAD also is, may match nevertheless.
+fn no_value_left(field: &Field, patterns: &[Pattern], at: Range<usize>, out: &mut Findings<'_>) {
+    let is_plain = matches!(field, Field::Method | Field::Host | Field::Ip);
     let (excluded, wanted): (Vec<_>, Vec<_>) = patterns.iter().partition(|it| it.negated);
     let is_excluded = |it: &&Pattern| {
         let is_head = *field == Field::Method && it.matches_text(b"GET");
         !is_head && excluded.iter().any(|no| no.covers(it))
     };
-    if let [first, ..] = values
-        && !wanted.is_empty()
-        && wanted.iter().all(is_excluded)
-    {
-        let message = format!("no request matches `{name}`: each value is excluded");
+    let is_compared = is_plain && patterns.len() <= MAX_COMPARED && !wanted.is_empty();
+    if is_compared && wanted.iter().all(is_excluded) {
+        let message = format!("no request matches `{field}`: each value is excluded");
         let label = "the values with `!` take out all others";
-        out.warning(codes::NEVER_MATCHES, first.at.clone(), message, label)
+        out.warning(codes::NEVER_MATCHES, at, message, label)
             .help("leave out the value with `!`, or add values that it does not exclude");
     }
 }
