@@ -38,6 +38,9 @@ pub enum Malformed {
     /// A `Transfer-Encoding` other than `chunked`.
     #[error("`Transfer-Encoding` is not exactly `chunked`")]
     TransferEncoding,
+    /// A `Content-Length` that is not one number (HTTP/2).
+    #[error("`Content-Length` is not one number")]
+    ContentLength,
     /// `Connection` names a field that the upstream relies on.
     #[error("`Connection` may not name `{0}`")]
     Connection(String),
@@ -85,6 +88,9 @@ pub fn examine(parts: &mut Parts) -> Result<(), Malformed> {
     {
         return Err(Malformed::TransferEncoding);
     }
+    if !hop::join_lengths(&mut parts.headers) {
+        return Err(Malformed::ContentLength);
+    }
     if let Some(name) = hop::wrong_connection(&parts.headers) {
         return Err(Malformed::Connection(name));
     }
@@ -119,6 +125,7 @@ mod tests {
         const ONE: Version = Version::HTTP_11;
         const TWO: Version = Version::HTTP_2;
         let host = ("host", "a.example:80");
+        let two = ("content-length", "2");
         let connection = |name: &str| Err(Malformed::Connection(name.to_owned()));
         let rows: &[(Version, &str, &Fields, Result<(), Malformed>)] = &[
             (ONE, "/", &[host], Ok(())),
@@ -153,6 +160,13 @@ mod tests {
                     ("transfer-encoding", "chunked"),
                 ],
                 Err(Malformed::TransferEncoding),
+            ),
+            (TWO, "http://a.example/", &[two, two], Ok(())),
+            (
+                TWO,
+                "http://a.example/",
+                &[two, ("content-length", "02")],
+                Err(Malformed::ContentLength),
             ),
             (ONE, "/", &[host, ("connection", "close")], Ok(())),
             (

@@ -11,7 +11,7 @@
 
 use std::net::Ipv4Addr;
 
-use http::header::{CONNECTION, COOKIE, FORWARDED, HOST, TE, UPGRADE, VIA};
+use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, FORWARDED, HOST, TE, UPGRADE, VIA};
 use http::request::Parts;
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version};
@@ -28,8 +28,9 @@ const OF_A_CONNECTION: [&str; 5] = [
     "transfer-encoding",
 ];
 /// Fields that the gateway writes, whatever came.
-const WRITTEN: [&str; 12] = [
+const WRITTEN: [&str; 13] = [
     "connection",
+    "content-length",
     "cookie",
     "expect",
     "forwarded",
@@ -193,6 +194,8 @@ fn check_response(headers: &HeaderMap) {
     if prepare_response(&mut sent, &[]).is_err() {
         return; // it is not passed on
     }
+    let lengths = sent.get_all(CONTENT_LENGTH).iter();
+    assert!(lengths.count() <= 1, "{headers:?}");
     let own = [CONNECTION, UPGRADE, TE];
     let own = own.iter().map(HeaderName::as_str);
     for name in own.chain(OF_A_CONNECTION) {
@@ -235,7 +238,7 @@ mod tests {
         lines.sort();
         let line = prop_oneof![
             6 => prop::sample::select(lines),
-            2 => "(connection|te|upgrade|via|forwarded|cookie|x-[a-b]): [a-bx,\\- \"=;]{0,12}"
+            2 => "(connection|content-length|te|upgrade|via|forwarded|cookie|x-[a-b]): [a-bx,\\- \"=;]{0,12}"
                 .prop_map(String::into_bytes),
             1 => prop::collection::vec(any::<u8>(), 0..20),
         ];

@@ -117,6 +117,36 @@ pub(crate) fn put_http2(hop: &Hop, headers: &mut HeaderMap) {
     }
 }
 
+/// Leaves one `Content-Length` if there are several with one number, which a recipient might read
+/// in another way (RFC 9110, section 8.6). Returns false if there are several numbers, or none.
+pub(crate) fn join_lengths(headers: &mut HeaderMap) -> bool {
+    let mut values = headers.get_all(header::CONTENT_LENGTH).iter();
+    let Some(first) = values.next() else {
+        return true;
+    };
+    let is_alone = values.next().is_none();
+    if is_alone && is_number(first.as_bytes()) {
+        return true; // nearly always
+    }
+    let Some(length) = only_length(headers) else {
+        return false;
+    };
+    headers.insert(header::CONTENT_LENGTH, length);
+    true
+}
+
+/// Returns the number that all elements of `Content-Length` are.
+fn only_length(headers: &HeaderMap) -> Option<HeaderValue> {
+    let mut lengths = tokens(headers, &header::CONTENT_LENGTH);
+    let length = lengths.next().filter(|it| is_number(it.as_bytes()))?;
+    let is_only = lengths.all(|other| other == length);
+    is_only.then(|| HeaderValue::from_str(length).ok())?
+}
+
+fn is_number(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(u8::is_ascii_digit)
+}
+
 pub(crate) fn is(token: &str, word: &str) -> bool {
     token.eq_ignore_ascii_case(word)
 }
@@ -148,6 +178,36 @@ mod tests {
             map.append(name, value);
         }
         map
+    }
+
+    #[test]
+    fn several_lengths_are_one_number_or_refused() {
+        for (values, expected) in [
+            (&[][..], Some(None)),
+            (&["2"], Some(Some("2"))),
+            (&["02"], Some(Some("02"))),
+            (&["2, 2"], Some(Some("2"))),
+            (&["2,2", "2"], Some(Some("2"))),
+            (&["2", "2"], Some(Some("2"))),
+            (&["2", "02"], None),
+            (&["2", "3"], None),
+            (&["2, 3"], None),
+            (&["+2"], None),
+            (&["2 2"], None),
+            (&["2;"], None),
+            (&[""], None),
+            (&[","], None),
+        ] {
+            let fields: Vec<_> = values.iter().map(|it| ("content-length", *it)).collect();
+            let mut headers = map(&fields);
+            let joined = join_lengths(&mut headers).then(|| {
+                let mut left = headers.get_all("content-length").iter();
+                let first = left.next().map(|it| it.to_str().unwrap());
+                assert_eq!(left.next(), None);
+                first
+            });
+            assert_eq!(joined, expected, "{values:?}");
+        }
     }
 
     #[test]

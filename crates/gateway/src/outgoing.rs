@@ -120,7 +120,7 @@ fn target(uri: &Uri) -> PathAndQuery {
 ///
 /// # Errors
 /// Returns an error if the body is compressed for its transfer. The gateway does not ask for that,
-/// and the client could not know.
+/// and the client could not know. Likewise if its length is not one number.
 pub(crate) fn prepare_response(
     headers: &mut HeaderMap,
     upgrades: &[HeaderValue],
@@ -132,6 +132,8 @@ pub(crate) fn prepare_response(
         }
         // The coding has decided where the body ends (RFC 9112, section 6.3).
         headers.remove(CONTENT_LENGTH);
+    } else if !hop::join_lengths(headers) {
+        return Err(UpstreamFailure::BadResponse);
     }
     hop::remove_named(headers);
     Ok(hop::remove(headers, upgrades))

@@ -261,6 +261,36 @@ fn clients_of_http10_are_served() {
 }
 
 #[test]
+fn a_response_has_one_length_or_is_refused() {
+    for (lengths, expected) in [
+        ("2, 2", 200),
+        ("2\r\ncontent-length: 2", 200),
+        ("2\r\ncontent-length: 3", 502),
+        ("+2", 502),
+        ("2 2", 502),
+        ("", 502),
+    ] {
+        let upstream = Upstream::new(move |visit| {
+            let is_head = visit.request.start.starts_with("HEAD");
+            let body = if is_head { "" } else { "ok" };
+            let response = format!("HTTP/1.1 200 OK\r\ncontent-length: {lengths}\r\n\r\n{body}");
+            visit.stream.write_all(response.as_bytes()).unwrap();
+            Next::Request
+        });
+        let proxy = Proxy::in_front_of(&upstream);
+        for method in ["GET", "HEAD"] {
+            let response = proxy
+                .client()
+                .ask(&format!("{method} / HTTP/1.1\r\nhost: a\r\n\r\n"));
+            assert_eq!(response.status(), expected, "{method} {lengths:?}");
+            if expected == 200 {
+                assert_eq!(response.one("content-length"), Some("2"), "{method}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_length_beside_a_coding_of_the_upstream_is_removed() {
     let upstream = Upstream::with(
         "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",

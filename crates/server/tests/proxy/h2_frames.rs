@@ -179,6 +179,8 @@ const REQUESTS: &[&str] = &[
     "refused post|content-length=5 body:ab body:cd",
     "refused post|content-length=x body:ab",
     "refused post|content-length=2|content-length=3 body:ab",
+    "served post|content-length=2|content-length=2 body:ab",
+    "refused post|content-length=2|content-length=02 body:ab",
     "refused get|content-length=1",
 ];
 
