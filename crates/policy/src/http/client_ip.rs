@@ -13,8 +13,11 @@
 //! * All lines of the header are one list. If every hop is trusted, the leftmost is the
 //!   client.
 //! * A hop `unix:` is a proxy that came by a socket of its machine, trusted if `unix:` is listed.
-//! * If a hop on the way is empty, malformed, hidden or `unknown`, or the way has more than 64
-//!   hops or 8 KiB, the peer is counted. There is always an address.
+//! * If a hop on the way is malformed, hidden or `unknown`, or the way has more than 64 hops or
+//!   8 KiB, the peer is counted. There is always an address.
+//! * Empty elements at the left end are ignored, as in any list (RFC 9110, section 5.6.1.2). At
+//!   another place, a proxy may have written one for a client without an address. The hop before it
+//!   is of that client's choice, so the peer is counted.
 //! * Addresses are compared by value: `::ffff:192.0.2.1` and `64:ff9b::192.0.2.1` (NAT64) are
 //!   `192.0.2.1`.
 
@@ -112,6 +115,7 @@ impl ClientIp {
         let mut budget = MAX_BYTES;
         let mut hops = 0;
         let mut leftmost = None;
+        let mut is_after_empty = false;
         for (_, line) in headers.iter().rev().filter(is_named) {
             let unread = line.len().saturating_sub(budget);
             budget = budget.saturating_sub(line.len());
@@ -124,6 +128,13 @@ impl ClientIp {
                 }
                 hops += 1;
                 rest = before;
+                if trim(hop).is_empty() {
+                    is_after_empty = true;
+                    continue;
+                }
+                if is_after_empty {
+                    return None;
+                }
                 if trim(hop) == UNIX && self.sockets == SocketTrust::Trust {
                     continue;
                 }
@@ -256,9 +267,21 @@ mod tests {
             // A client inside the trusted networks.
             (PROXY, &["10.0.0.7"], "10.0.0.7"),
             (PROXY, &["10.0.0.7, 10.0.0.2"], "10.0.0.7"),
-            // A chain that is broken before its end is ignored.
+            // Empty elements at the left end, as of a proxy that appends to an empty value.
+            (PROXY, &[", 198.51.100.1, 10.0.0.2"], "198.51.100.1"),
+            (PROXY, &[", 10.0.0.7"], "10.0.0.7"),
+            (PROXY, &[" ,\t,, 10.0.0.7, 10.0.0.2"], "10.0.0.7"),
+            (PROXY, &["", "10.0.0.7"], "10.0.0.7"),
+            (PROXY, &["", "\t", ",10.0.0.7"], "10.0.0.7"),
             (PROXY, &[""], PROXY),
-            (PROXY, &[","], PROXY),
+            (PROXY, &[" , ,"], PROXY),
+            (PROXY, &[", unix:"], PROXY),
+            // The hop before another one may be of the choice of a client without an address.
+            (PROXY, &["9.9.9.9,, 10.0.0.2"], PROXY),
+            (PROXY, &["10.0.0.9, \t,10.0.0.2"], PROXY),
+            (PROXY, &["9.9.9.9", "", "10.0.0.2"], PROXY),
+            (PROXY, &["unix:,, 10.0.0.2"], PROXY),
+            // A chain that is broken before its end is ignored.
             (PROXY, &["198.51.100.1,"], PROXY),
             (PROXY, &["198.51.100.1, , 10.0.0.2"], PROXY),
             (PROXY, &["198.51.100.1", ""], PROXY),
@@ -368,6 +391,11 @@ mod tests {
             (PROXY, &["198.51.100.1"], PROXY),
             (PROXY, &["for=\"[fe80::1%25eth0]\""], PROXY),
             (PROXY, &["for=198.51.100.1,"], PROXY),
+            (PROXY, &["for=9.9.9.9,, for=10.0.0.2"], PROXY),
+            (PROXY, &["for=9.9.9.9", "", "for=10.0.0.2"], PROXY),
+            (PROXY, &[", for=10.0.0.7"], "10.0.0.7"),
+            (PROXY, &["", ",\t, for=\"[fd00::2]\""], "fd00::2"),
+            (PROXY, &["; , for=10.0.0.7"], PROXY),
             (PROXY, &[""], PROXY),
         ] {
             check("forwarded", peer, lines, expected);
