@@ -36,6 +36,11 @@ pub(crate) fn header(name: &str) -> Column {
     Column::Named(FieldKind::Header, name.to_ascii_lowercase())
 }
 
+/// Variables of a port that may follow the address of the client and a `:`.
+const PORTS: [&str; 3] = ["$remote_port", "%{remote}p", "%cp"];
+/// The `?` of a query, if there is one.
+const IS_ARGS: &str = "$is_args";
+
 /// A column of a format string, and the rest after it; no column stands for the sign itself.
 type Variable<'a> = Result<(Option<Column>, &'a str), String>;
 
@@ -58,18 +63,30 @@ impl Template {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut rest = format;
         while let Some(next) = rest.chars().next() {
+            let close = |why: &str, after: &str| {
+                let hint = "write a space between them, here and where the log is written";
+                marked(format, rest, after, why) + "\n  hint: " + hint
+            };
             let after = &rest[next.len_utf8()..];
-            let (column, after) = if next == sign {
-                variable(after)?
+            let (column, mut after) = if next == sign {
+                variable(after).map_err(|why| marked(format, rest, "", &why))?
             } else {
                 (None, after)
             };
             match (column, pieces.last_mut()) {
                 (None, Some(Piece::Text(text))) => text.push(next),
+                (None, Some(Piece::Column(last))) if *last == Column::Client && next == ':' => {
+                    let port = PORTS.iter().find_map(|port| after.strip_prefix(port));
+                    let why = "a column of addresses ends at `:`, which IPv6 addresses have";
+                    after = port.ok_or_else(|| close(why, after))?;
+                    *last = Column::ClientPort;
+                }
                 (None, _) => pieces.push(Piece::Text(next.into())),
+                (Some(Column::Query), Some(Piece::Column(Column::Target)))
+                    if sign == '%' || rest.starts_with(IS_ARGS) => {} // `?b=c`, or nothing
                 (Some(_), Some(Piece::Column(_))) => {
                     let why = "two columns follow each other without a character between them";
-                    return Err(why.into());
+                    return Err(close(why, after));
                 }
                 (Some(column), _) => pieces.push(Piece::Column(column)),
             }
@@ -172,6 +189,16 @@ fn end_of_column(text: &str, next: &str) -> Option<usize> {
     }
 }
 
+/// Returns what is wrong, with carets below a part of the format string: from `start` until `end`,
+/// which are its ends.
+fn marked(format: &str, start: &str, end: &str, why: &str) -> String {
+    let before = format.len() - start.len();
+    let part = &format[before..format.len() - end.len()];
+    let (before, part) = (format[..before].chars().count(), part.chars().count());
+    let carets = "^".repeat(part);
+    format!("{why}\n  | {format}\n  | {:before$}{carets}", "")
+}
+
 /// Compares byte by byte: the texts between columns are shorter than a call takes.
 fn begins(bytes: &[u8], start: &[u8]) -> bool {
     bytes.len() >= start.len() && bytes.iter().zip(start).all(|(byte, other)| byte == other)
@@ -198,6 +225,7 @@ fn nginx(text: &str) -> Variable<'_> {
         "request_uri" | "uri" | "document_uri" => Column::Target,
         "args" | "query_string" => Column::Query,
         "host" | "http_host" => Column::Host,
+        "is_args" if rest.starts_with("$args") => return nginx(&rest[1..]),
         "status" => Column::Status,
         "request_time" => Column::Duration(SECOND),
         "remote_user" => Column::Named(FieldKind::Attribute, name.into()),
@@ -274,9 +302,6 @@ fn haproxy(text: &str) -> Variable<'_> {
         Some(inner) => inner.split_once('}').ok_or("`%{` has no closing brace")?.1,
         None => text,
     };
-    if let Some(rest) = text.strip_prefix("ci:%cp") {
-        return Ok((Some(Column::ClientPort), rest));
-    }
     if let Some(inner) = text.strip_prefix('[') {
         let (_, rest) = inner.split_once(']').ok_or("`%[` has no closing bracket")?;
         return Ok((Some(Column::Unread), rest));
@@ -310,6 +335,8 @@ mod tests {
             ("%h %l %u %t \"%r\" %>s %b", 13),
             ("100%% [%START_TIME(%s)%] %REQ(X?:PATH)%", 4),
             ("%ci:%cp [%tr] %{+Q}r %[src]", 7),
+            ("$remote_addr:$remote_port $uri$is_args$args [$msec]", 6),
+            ("%a:%{remote}p %t %U%q", 5),
         ] {
             assert_eq!(compile(format), Ok(pieces), "{format}");
         }

@@ -183,6 +183,13 @@ fn errors_name_the_file_the_line_and_a_way_out() {
             "--format",
             "nginx"
         ],
+        &[
+            "replay",
+            "ratekeeper.toml",
+            "access.log",
+            "--format",
+            "$remote_addr$request_time [$time_local]"
+        ],
         &["replay", "ratekeeper.toml", "missing.log"],
         &["replay", "ratekeeper.toml", "access.log", "access.log"],
         &[

@@ -113,6 +113,21 @@ fn a_format_can_be_written() {
             "1548116774000 192.0.2.1 GET /a?  200 0",
         ),
         (
+            "$remote_addr:$remote_port [$msec] \"$request_method $uri$is_args$args\"",
+            r#"2001:db8::1:5000 [1548116774.000] "GET /a?b=c""#,
+            "1548116774000 2001:db8::1 GET /a?b=c  0 0",
+        ),
+        (
+            "%h:%{remote}p %t %m %U%q %>s",
+            "2001:db8::1:5000 [22/Jan/2019:00:26:14 +0000] GET /a?b=c 200",
+            "1548116774000 2001:db8::1 GET /a?b=c  200 0",
+        ),
+        (
+            "%ci:%cp [%tr] %HM %HP%HQ %ST",
+            "192.0.2.1:5000 [22/Jan/2019:00:26:14.000] GET /a 200",
+            "1548116774000 192.0.2.1 GET /a?  200 0",
+        ),
+        (
             "json time=at client=peer.ip path=url duration_s=took",
             r#"{"at":1548116774,"ip":"198.51.100.1","peer":{"ip":"192.0.2.1"},"url":"/a","took":0.5}"#,
             "1548116774000 192.0.2.1  /a?  0 500",
@@ -127,6 +142,17 @@ fn a_format_can_be_written() {
             "there is no format `nginx`; write one of caddy, json",
         ),
         ("$status", "it has no time"),
+        (
+            "$remote_addr$request_time [$msec]",
+            "\n  | $remote_addr$request_time [$msec]\n  |             ^^^^^^^^^^^^^\n  hint: ",
+        ),
+        ("$msec $uri$args", "\n  |           ^^^^^\n"),
+        ("%t %U%q%s", "\n  |        ^^\n"),
+        ("%t \u{e9} %a%{x", "\n  |        ^^^"),
+        (
+            "$msec $remote_addr:$host",
+            "a column of addresses ends at `:`",
+        ),
         ("json time", "`time` is not PART=FIELD"),
         ("json when=at", "`when=at` is not PART=FIELD"),
     ] {
