@@ -46,7 +46,7 @@ Paths are compared in any spelling and in any case (docs/guide/matching.md), and
 request are charged all together or none at all. Counters begin afresh.";
 
 /// Directives about limits that have no counterpart, and the reason.
-const UNSUPPORTED: [(&str, &str); 4] = [
+const UNSUPPORTED: [(&str, &str); 5] = [
     (
         "limit_rate limit_rate_after proxy_limit_rate proxy_download_rate proxy_upload_rate",
         "bandwidth is not limited here",
@@ -57,7 +57,15 @@ const UNSUPPORTED: [(&str, &str); 4] = [
         "refusals are logged by `log_denials`, without levels",
     ),
     ("auth_delay", "answers to wrong passwords are not held back"),
+    (
+        "grpc_pass",
+        "its receiver is not imported: write it with h2c:// as `upstream` in [listen.proxy]",
+    ),
 ];
+
+/// Why the PROXY protocol is not imported.
+const PROXY_PROTOCOL: &str = "not imported: write `proxy_protocol = true` in [listen.proxy], and \
+                              the balancers in `trusted_proxies` of [client_ip]";
 
 /// Directives that are read where they hold, and one that limits no rate.
 const OF_LIMITS: [&str; 7] = [
@@ -169,6 +177,9 @@ impl Zones {
                     }
                     continue;
                 }
+                "listen" if directive.words.iter().any(|word| word == "proxy_protocol") => {
+                    directive.unsupported(PROXY_PROTOCOL, writer);
+                }
                 "server" if directive.value("max_conns").is_some() => {
                     let why = "max_conns: connections to an upstream are not limited";
                     directive.unsupported(why, writer);
@@ -210,9 +221,7 @@ fn client_ip(directives: &[Directive], writer: &mut Writer) {
     }
     let header = found.header.as_deref().unwrap_or("x-real-ip");
     if header == "proxy_protocol" {
-        let why = "not imported: write `proxy_protocol = true` in [listen.proxy], and the balancers \
-                   in `trusted_proxies` of [client_ip]";
-        writer.unsupported(&format!("real_ip_header proxy_protocol: {why}"));
+        writer.unsupported(&format!("real_ip_header proxy_protocol: {PROXY_PROTOCOL}"));
         return;
     }
     if header == "x-forwarded-for" && !found.recursive {

@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::mem::discriminant;
 
 use super::directive::{Directive, named};
 use super::server::{default_ports, fallback, host_rank, is_default, names, only_returns, ports};
@@ -56,6 +57,17 @@ impl InForce {
         requests: Refusals::DEFAULT,
         connections: Refusals::DEFAULT,
     };
+
+    /// Returns true if nginx counts a request here after it was at a place without limits of a
+    /// kind. Limits of one kind are counted once.
+    fn counts_after(&self, first: &Self) -> bool {
+        let uses = self.uses.iter().map(|(_, used)| discriminant(used));
+        let mut new = uses.filter(|kind| {
+            let mut before = first.uses.iter();
+            !before.any(|(_, used)| discriminant(used) == *kind)
+        });
+        new.next().is_some()
+    }
 
     /// Returns the directives in force within a block.
     fn within(&self, block: &[Directive], writer: &mut Writer) -> Self {
@@ -230,6 +242,27 @@ fn hosts(names: &[String], server: &Directive, writer: &mut Writer) -> Vec<Strin
     hosts
 }
 
+/// A line that matters if another place of its server has other limits.
+struct Untranslated {
+    line: String,
+    in_force: InForce,
+    /// Ends of the paths to which nginx sends a request that was counted; empty for others.
+    ends: Vec<String>,
+}
+
+impl Untranslated {
+    fn matters(&self, place: &NginxPlace) -> bool {
+        if self.ends.is_empty() {
+            return place.in_force != self.in_force;
+        }
+        let is_there = |path: &PathRange| {
+            let mut ends = self.ends.iter();
+            ends.any(|end| path.text().ends_with(end) || end.starts_with(path.text()))
+        };
+        place.in_force.counts_after(&self.in_force) && place.area.shape.paths.iter().any(is_there)
+    }
+}
+
 /// The locations of one server.
 struct Walk<'w> {
     hosts: Vec<String>,
@@ -237,8 +270,7 @@ struct Walk<'w> {
     /// Rank of the server.
     base: usize,
     server: String,
-    /// Lines that matter where other places have other limits, and the limits in force there.
-    untranslated: Vec<(String, InForce)>,
+    untranslated: Vec<Untranslated>,
     places: Vec<NginxPlace>,
     writer: &'w mut Writer,
 }
@@ -249,9 +281,9 @@ impl Walk<'_> {
         self.place(called, PathRange::Prefix("/".to_owned()), in_force, server);
         self.diversions(block, in_force);
         self.locations(block, in_force);
-        for (line, in_force) in std::mem::take(&mut self.untranslated) {
-            if self.places.iter().any(|place| place.in_force != in_force) {
-                self.writer.unsupported(&line);
+        for untranslated in std::mem::take(&mut self.untranslated) {
+            if self.places.iter().any(|place| untranslated.matters(place)) {
+                self.writer.unsupported(&untranslated.line);
             }
         }
     }
@@ -268,16 +300,24 @@ impl Walk<'_> {
             let is_url = last.contains("://") || ["permanent", "redirect"].contains(&last);
             let why = "nginx counts such requests by another path, or not at all; here they count \
                        by their own";
-            let mut limits = in_force.clone();
+            let mut in_force = in_force.clone();
+            let mut ends = Vec::new();
             match step.name.as_str() {
-                "return" if is_counted => limits.uses.clear(),
-                "rewrite" if is_url && is_counted => limits.uses.clear(),
+                "return" if is_counted => in_force.uses.clear(),
+                "rewrite" if is_url && is_counted => in_force.uses.clear(),
                 "rewrite" if !is_url && last != "break" => {}
                 "try_files" if last.starts_with('/') => {}
+                "error_page" | "auth_request" | "mirror" if last.starts_with('/') => {
+                    ends.extend(last.split('?').next().map(str::to_owned));
+                }
+                "index" => ends.extend(step.words.iter().map(|file| format!("/{file}"))),
                 _ => continue,
             }
-            let line = format!("line {}: {}: {why}", step.line, step.name);
-            self.untranslated.push((line, limits));
+            self.untranslated.push(Untranslated {
+                line: format!("line {}: {}: {why}", step.line, step.name),
+                in_force,
+                ends,
+            });
         }
     }
 
@@ -354,7 +394,11 @@ impl Walk<'_> {
                          apply: only prefixes and whole paths are translated",
                         location.line
                     );
-                    self.untranslated.push((line, around.clone()));
+                    self.untranslated.push(Untranslated {
+                        line,
+                        in_force: around.clone(),
+                        ends: Vec::new(),
+                    });
                 }
             }
         }

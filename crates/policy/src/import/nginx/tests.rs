@@ -379,6 +379,24 @@ fn requests_that_nginx_counts_elsewhere_or_never_are_listed() {
         ));
         assert!(!policy.contains(why), "{policy}");
     }
+    for (inner, name) in [
+        ("error_page 404 = /app?a;", "error_page"),
+        ("location /b { error_page 502 /app/down; }", "error_page"),
+        ("index index.html app;", "index"),
+        ("auth_request /app;", "auth_request"),
+        ("limit_conn downloads 2; mirror /app;", "mirror"),
+    ] {
+        let limited = "location /app { limit_req zone=login; }";
+        let text = format!("{ZONES} server {{ {inner} {limited} }}");
+        lists(&text, &[&format!("{name}: {why}")]);
+        // A request is counted once, and these lead to no place with limits.
+        let counted = format!("{ZONES} server {{ limit_req zone=general; {inner} {limited} }}");
+        let other = format!("{ZONES} server {{ {inner} location /b {{ limit_req zone=login; }} }}");
+        for text in [counted, other.replace("/app/down", "/c")] {
+            let policy = import(&text);
+            assert!(!policy.contains(why), "{policy}");
+        }
+    }
     let policy = import(&format!(
         "{ZONES} server {{ limit_req zone=general; rewrite ^/a /b break; try_files $uri =404; }}"
     ));
@@ -468,5 +486,12 @@ fn callers_of_a_socket_are_trusted_as_in_nginx() {
     lists(
         "set_real_ip_from 10.0.0.7; real_ip_header proxy_protocol; server { }",
         &["write `proxy_protocol = true` in [listen.proxy]"],
+    );
+    lists(
+        "server { listen 80 proxy_protocol; location / { grpc_pass grpc://10.0.0.1; } }",
+        &[
+            "line 1: listen: not imported: write `proxy_protocol = true` in [listen.proxy]",
+            "line 1: grpc_pass: its receiver is not imported: write it with h2c://",
+        ],
     );
 }
