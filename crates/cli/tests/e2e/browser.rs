@@ -154,6 +154,7 @@ fn attack(from: &str) {
                 "--user-data-dir={}",
                 dir.path().join("profile").display()
             ))
+            .env("TMPDIR", dir.path())
             .arg("--remote-debugging-port=0")
             .arg(format!("http://{from}:{}/", site.port())),
         dir.path().join("browser.out"),

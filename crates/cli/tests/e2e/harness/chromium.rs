@@ -1,6 +1,6 @@
 //! A headless Chromium, driven by its debugging protocol over two named pipes.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Command;
@@ -58,7 +58,8 @@ impl Chromium {
                 .args(["--no-first-run", "--disable-background-networking"])
                 .args(["--disable-component-update", "--disable-sync"])
                 .args(["--disable-dev-shm-usage", "--remote-debugging-pipe"])
-                .arg(format!("--user-data-dir={}", dir.join("profile").display())),
+                .arg(format!("--user-data-dir={}", dir.join("profile").display()))
+                .env("TMPDIR", dir),
             dir.join("browser.out"),
             dir.join("browser.log"),
         );
@@ -81,6 +82,9 @@ impl Chromium {
         for domain in ["Log.enable", "Runtime.enable"] {
             browser.call(domain, &json!({}));
         }
+        // A link into a directory for temporary files, which a browser that is killed leaves behind.
+        let socket = fs::read_link(dir.join("profile/SingletonSocket"));
+        assert!(socket.is_ok_and(|socket| socket.starts_with(dir)));
         browser.call("Page.navigate", &json!({ "url": url }));
         Some(browser)
     }
@@ -137,7 +141,7 @@ impl Chromium {
     pub(crate) fn violations(&mut self) -> Value {
         let axe = carried("target/axe-core-4.14.1/node_modules/axe-core/axe.min.js");
         let Some(axe) = axe else { return json!([]) };
-        let axe = std::fs::read_to_string(axe).expect("axe is text");
+        let axe = fs::read_to_string(axe).expect("axe is text");
         self.run(&format!("{axe}; 0"));
         self.run(
             "axe.run().then(result => result.violations
