@@ -10,6 +10,7 @@
 
 mod directive;
 mod form;
+mod in_force;
 mod place;
 mod proxy;
 mod server;
@@ -23,7 +24,8 @@ use super::areas::{self, MAX_AREAS};
 use super::limits::{ImportedLimit, Writer, list, quoted};
 use crate::config::{Diagnostic, Findings};
 use directive::Directive;
-use place::{InForce, Refusals, servers};
+use in_force::{InForce, Refusals};
+use place::servers;
 use proxy::UpstreamBlocks;
 use variable::Variables;
 use zone::{SharedZone, Use};
