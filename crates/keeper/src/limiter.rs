@@ -227,7 +227,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
     #[inline(always)]
     pub fn check_n(&self, cost: u64) -> Result<Grant, Refused> {
-        let (before, at) = (self.marks.before(), self.clock.now());
+        let (at, before) = (self.clock.now(), self.marks.last());
         let decision = self.decide_at(at, cost);
         let made = GrantOrigin {
             at,

@@ -8,33 +8,48 @@
 //! A receipt states when time will have paid for its charge and for all charges before it. It is
 //! paid sooner by what came back since of those before it.
 
+use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper_core::{Nanos, Permits, Receipt, Time};
 
-/// Maximum number of notes. Beyond, two become one: then a charge between them gets less back.
-pub(crate) const MAX_NOTES: usize = 32;
+/// Maximum number of notes: the last ones. Of a charge that was open while more came back, permits
+/// can be used once more than the limit says, each once.
+const MAX_NOTES: usize = 256;
 
 /// Notes of what came back to one state, for as long as receipts may need them.
 #[derive(Clone, Debug, Default)]
-pub struct GivenBack(Vec<GiveBackNote>);
+pub struct GivenBack {
+    /// Oldest first.
+    notes: VecDeque<GiveBackNote>,
+    /// When the state was last forgotten.
+    forgotten: Option<StateChange>,
+}
 
-/// Permits that came back at once.
+/// A change of a state that makes it owe less.
 #[derive(Clone, Copy, Debug)]
-pub struct GiveBackNote {
+pub struct StateChange {
     /// Number of the [`Marks`] after it.
     pub number: u64,
     /// The moment.
     pub at: Time,
+    /// The moment at which time would have paid for the state: no receipt needs to know of the change
+    /// afterwards.
+    pub until: Time,
+}
+
+/// Permits that came back at once.
+#[derive(Clone, Copy, Debug)]
+pub struct GiveBackNote {
+    /// When.
+    pub change: StateChange,
     /// The receipt of their charge; `None` if they were of no single charge.
     pub of: Option<Receipt>,
-    /// Their number; [`Permits::MAX`] if the state was forgotten.
+    /// Their number.
     pub permits: Permits,
     /// How much sooner time pays for the state.
     pub sooner: Nanos,
-    /// The moment at which time would have paid for the state: no receipt needs the note afterwards.
-    pub until: Time,
 }
 
 /// Numbers the times that permits come back, to tell which were after a charge.
@@ -51,16 +66,16 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Returns the number; it is read before a charge.
+    /// Returns the number: the mark of a charge under whose lock it is read.
     #[inline]
-    pub fn before(&self) -> u64 {
+    pub fn last(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Returns the mark of a charge that was made since `before` was read.
+    /// Returns the mark of a charge without a lock, which was made since `before` was the number.
     #[inline]
     pub fn mark(&self, before: u64) -> Option<NonZeroU64> {
-        NonZeroU64::new(before | u64::from(self.before() != before))
+        NonZeroU64::new(before | u64::from(self.last() != before))
     }
 
     /// Notes that permits begin to come back.
@@ -79,48 +94,25 @@ impl Marks {
     }
 }
 
-impl GiveBackNote {
-    /// Returns the note that a state which `owed` time was forgotten.
-    pub fn forgotten(number: u64, at: Time, owed: Nanos) -> Self {
-        Self {
-            number,
-            at,
-            of: None,
-            permits: Permits::MAX,
-            sooner: Nanos::MAX,
-            until: at + owed,
-        }
-    }
-
-    /// Returns true if the permits came back after the charge of the receipt.
-    fn is_since(&self, receipt: &Receipt) -> bool {
-        match receipt.mark {
+impl StateChange {
+    /// Returns true if it came after the charge.
+    fn is_since(&self, charge: &Receipt) -> bool {
+        match charge.mark {
             Some(mark) => self.number > mark.get() & !1,
-            None => self.at >= receipt.made,
-        }
-    }
-
-    /// Returns the note of both.
-    fn join(self, later: Self) -> Self {
-        let first = |a: Receipt, b: Receipt| if is_after(&a, &b) { b } else { a };
-        Self {
-            of: self.of.zip(later.of).map(|(a, b)| first(a, b)),
-            permits: self.permits + later.permits,
-            sooner: self.sooner + later.sooner,
-            until: self.until.max(later.until),
-            ..later
+            None => self.at >= charge.made,
         }
     }
 }
 
-/// Returns true if the charge was certainly made after the `other`.
+/// Returns true if the charge was made after the `other`.
 fn is_after(charge: &Receipt, other: &Receipt) -> bool {
-    let is_exact = |mark: u64| mark & 1 == 0;
+    let is_exact = |mark: NonZeroU64| mark.get() & 1 == 0;
     match (charge.mark, other.mark) {
         // Between two times that permits come back, each charge is paid later than those before.
-        (Some(mark), Some(than)) => {
-            is_exact(mark.get()) && is_exact(than.get()) && (mark, charge.paid) > (than, other.paid)
+        (Some(mark), Some(than)) if is_exact(mark) && is_exact(than) => {
+            (mark, charge.paid) > (than, other.paid)
         }
+        (Some(_), Some(_)) => charge.made >= other.made && charge.paid > other.paid,
         _ => (charge.made, charge.paid) > (other.made, other.paid),
     }
 }
@@ -129,42 +121,64 @@ impl GivenBack {
     /// Adds to a receipt what came back since; returns false if the state was forgotten since.
     pub fn complete(&self, receipt: &mut Receipt) -> bool {
         let charged = *receipt;
-        for note in self.0.iter().filter(|note| note.is_since(&charged)) {
+        for note in self.since(&charged) {
             if note.of.is_none_or(|of| !is_after(&of, &charged)) {
                 receipt.returned = receipt.returned + note.permits;
                 receipt.sooner = receipt.sooner + note.sooner;
             }
         }
-        receipt.returned < Permits::MAX
+        !self.was_forgotten_since(&charged)
     }
 
     /// Returns true if permits came back since the charge of the receipt, or it was forgotten.
     pub fn any_since(&self, receipt: &Receipt) -> bool {
-        self.0.iter().any(|note| note.is_since(receipt))
+        self.since(receipt).next().is_some() || self.was_forgotten_since(receipt)
+    }
+
+    fn since(&self, receipt: &Receipt) -> impl Iterator<Item = &GiveBackNote> {
+        let newest_first = self.notes.iter().rev();
+        newest_first.take_while(|note| note.change.is_since(receipt))
+    }
+
+    fn was_forgotten_since(&self, receipt: &Receipt) -> bool {
+        self.forgotten
+            .is_some_and(|change| change.is_since(receipt))
     }
 
     /// Adds a note.
     pub fn note(&mut self, note: GiveBackNote) {
-        let is_forgotten = note.permits == Permits::MAX;
-        self.0
-            .retain(|earlier| !is_forgotten && earlier.until > note.at);
-        if self.0.len() >= MAX_NOTES {
-            // Those that are closest for their age, because most charges come back soon. Not the
-            // first: before it, the state may have been forgotten.
-            let gap = |at: &usize| {
-                let [before, later] = [at - 1, at + 1].map(|at| self.0[at].at);
-                let age = note.at.since(later).as_nanos();
-                later.since(before).as_nanos() / (age / 1_024 + 1)
-            };
-            let closest = (1..self.0.len() - 1).min_by_key(gap).unwrap_or(1);
-            let earlier = self.0.remove(closest);
-            self.0[closest] = earlier.join(self.0[closest]);
+        self.forget(note.change.at);
+        if self.notes.len() >= MAX_NOTES {
+            self.notes.pop_front();
         }
-        self.0.push(note);
+        self.notes.push_back(note);
     }
 
-    /// Returns true while a receipt may need a note.
-    pub(crate) fn is_needed(&self, now: Time) -> bool {
-        self.0.iter().any(|note| note.until > now)
+    /// Notes that the state was forgotten.
+    pub fn note_forgotten(&mut self, change: StateChange) {
+        self.notes.clear();
+        self.forgotten = Some(change);
+    }
+
+    /// Drops what no receipt needs any more.
+    pub(crate) fn forget(&mut self, now: Time) {
+        while self
+            .notes
+            .front()
+            .is_some_and(|note| note.change.until <= now)
+        {
+            self.notes.pop_front();
+        }
+        self.forgotten = self.forgotten.filter(|change| change.until > now);
+    }
+
+    /// Drops the oldest note; returns false if there is none.
+    pub(crate) fn forget_oldest(&mut self) -> bool {
+        self.notes.pop_front().is_some()
+    }
+
+    /// Returns the number of changes that it knows.
+    pub(crate) fn len(&self) -> usize {
+        self.notes.len() + usize::from(self.forgotten.is_some())
     }
 }

@@ -26,7 +26,7 @@ pub use any::AnyStore;
 #[cfg(feature = "redis")]
 pub use fallback::{Fallback, FallbackCounts, Health, HealthChange, OpCalls, Remote};
 #[doc(hidden)]
-pub use given_back::{GiveBackNote, GivenBack, Marks};
+pub use given_back::{GiveBackNote, GivenBack, Marks, StateChange};
 #[doc(hidden)]
 pub use lock::{Lock, LockGuard};
 pub use memory::{

@@ -79,7 +79,6 @@ use budget::MemoryBudget;
 use key::{KeyHasher, LongKey, ShortKey, SizeClass, WordKey, hash_of};
 use limit_tables::KeySize;
 pub use listing::KeyEntry;
-use listing::Listing;
 pub use promise::Reserved;
 use request::MemoryRequest;
 pub use saved::Restored;
@@ -231,6 +230,14 @@ impl MemoryStore {
     /// Decides a request of one charge, and charges it if it allows.
     #[inline]
     pub fn decide_one(&self, charge: &Charge<'_>, now: Time) -> Decision {
+        self.decide_marked(charge, now).0
+    }
+
+    /// Like [`decide_one`](Self::decide_one), with the mark of the charge, read under the lock of its
+    /// key.
+    #[doc(hidden)]
+    #[inline]
+    pub fn decide_marked(&self, charge: &Charge<'_>, now: Time) -> (Decision, u64) {
         match SizeClass::of(charge.key.as_bytes()) {
             SizeClass::Word => self.decide_sized::<WordKey>(charge, now),
             SizeClass::Short => self.decide_sized::<ShortKey>(charge, now),
@@ -246,37 +253,6 @@ impl MemoryStore {
             self.lock(shard).add_loans(limit, now, &mut loans);
         }
         loans
-    }
-
-    /// Returns the `top` keys of a limit with the least remaining; keys that owe nothing are left
-    /// out. Shards are walked one after the other: concurrent changes may be seen or not.
-    pub fn keys(&self, limit: &Limit, top: usize, now: Time) -> Vec<KeyEntry> {
-        self.keys_where(limit, top, now, |_| true)
-    }
-
-    /// Returns the `top` banned keys of a limit with the longest time to their reset, like
-    /// [`keys`](Self::keys).
-    pub fn bans(&self, limit: &Limit, top: usize, now: Time) -> Vec<KeyEntry> {
-        self.keys_where(limit, top, now, |decision| decision.verdict.is_ban())
-    }
-
-    fn keys_where(
-        &self,
-        limit: &Limit,
-        top: usize,
-        now: Time,
-        is_wanted: impl Fn(&Decision) -> bool,
-    ) -> Vec<KeyEntry> {
-        let mut listing = Listing::new(top);
-        for shard in 0..self.shards.len() {
-            let show = |key: &[u8], decision| {
-                if is_wanted(&decision) {
-                    listing.show(key, decision);
-                }
-            };
-            self.lock(shard).each_live(limit, now, show);
-        }
-        listing.into_entries()
     }
 
     /// Returns the state of one key; `None` if it owes nothing.
@@ -354,7 +330,7 @@ impl MemoryStore {
     /// memory.
     #[expect(clippy::inline_always, reason = "one copy per size of key")]
     #[inline(always)]
-    fn decide_sized<K: KeySize>(&self, charge: &Charge<'_>, now: Time) -> Decision {
+    fn decide_sized<K: KeySize>(&self, charge: &Charge<'_>, now: Time) -> (Decision, u64) {
         let (limit, key, cost) = (charge.limit, charge.key.as_bytes(), charge.cost);
         let probe = K::probe(key);
         let hash = K::hash(&self.hasher, &probe);
@@ -362,7 +338,7 @@ impl MemoryStore {
         if let AnyAlgorithm::Gcra(gcra) = &limit.algorithm
             && let Some(tat) = shard.likely::<K>(limit, hash, &probe)
         {
-            return gcra.decide(tat, now, cost);
+            return (gcra.decide(tat, now, cost), self.marks.last());
         }
         let ask = TableAsk {
             key,
@@ -372,7 +348,7 @@ impl MemoryStore {
             lend: Lend::Unnamed,
             receipt: None,
         };
-        shard.decide(limit, &ask)
+        (shard.decide(limit, &ask), self.marks.last())
     }
 }
 

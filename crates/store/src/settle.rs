@@ -22,11 +22,12 @@
 //! * A denial for lack of headroom is not decided in place, because the algorithm would judge the
 //!   cost without the headroom, and might allow it.
 
+use std::num::NonZeroU64;
+
 use ratekeeper_core::{Decision, GrantId, Mode, Nanos, Permits, Time, Verdict};
 use smallvec::{SmallVec, smallvec};
 
 use crate::act::{ChargeCorrection, GrantAnswer};
-use crate::given_back::Marks;
 use crate::{Decisions, modes};
 
 /// The items of a request, with their states at hand. Items are numbered from 0.
@@ -39,8 +40,8 @@ pub trait RequestStates {
     fn count(&self) -> usize;
     /// Returns the moment, by the clock of the states.
     fn now(&self) -> Time;
-    /// Returns the numbers that mark charges for their receipts.
-    fn marks(&self) -> Option<&Marks> {
+    /// Returns the mark of the charges that were just made, for their receipts.
+    fn mark(&self) -> Option<NonZeroU64> {
         None
     }
     /// Returns the mode of a charge.
@@ -102,7 +103,6 @@ pub(crate) fn look(states: &mut impl RequestStates) -> Decisions {
 /// Charges all that are allowed, or none; and limits that count denials in either case.
 #[inline]
 pub(crate) fn decide(states: &mut impl RequestStates) -> Decisions {
-    let before = states.marks().map(Marks::before);
     let (admitted, each) = match states.decide_alone() {
         Some(decision) => {
             let admitted = decision.verdict.allows() || states.mode(0) == Mode::Shadow;
@@ -110,12 +110,11 @@ pub(crate) fn decide(states: &mut impl RequestStates) -> Decisions {
         }
         None => decide_all(states),
     };
-    let marks = states.marks().zip(before);
     Decisions {
         admitted,
         each,
         made: states.now(),
-        mark: marks.and_then(|(marks, before)| marks.mark(before)),
+        mark: states.mark(),
         without_store: false,
     }
 }

@@ -8,6 +8,7 @@
 //! ```
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Charge, Decision, Gcra, Permits, Refund, Time,
@@ -57,13 +58,12 @@ impl<'a, K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'a, K, A, C> {
     /// [`Refused`], if fewer are free for the key: nothing is charged.
     #[inline]
     pub fn check_n(&self, cost: u64) -> Result<Grant, Refused> {
-        let marks = self.limiter.store.marks();
-        let (before, at) = (marks.before(), self.limiter.clock.now());
-        let decision = self.decide_at(at, cost);
+        let at = self.limiter.clock.now();
+        let (decision, mark) = self.decide_at(at, cost);
         let made = GrantOrigin {
             at,
             limiter: self.limiter.id,
-            mark: marks.mark(before),
+            mark,
         };
         Grant::of(decision, cost, made)
     }
@@ -72,23 +72,29 @@ impl<'a, K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'a, K, A, C> {
     /// types of [`core`](ratekeeper_core): for header fields and reports.
     #[inline]
     pub fn decide(&self, cost: u64) -> Decision {
-        self.decide_at(self.limiter.clock.now(), cost)
+        self.decide_at(self.limiter.clock.now(), cost).0
     }
 
+    /// Decides, and returns the mark of the charge.
     #[inline]
-    fn decide_at(&self, now: Time, cost: u64) -> Decision {
+    fn decide_at(&self, now: Time, cost: u64) -> (Decision, Option<NonZeroU64>) {
         let (key, limiter) = (self.key.key_bytes(), self.limiter);
         let key = key.as_ref();
         let Some(cost) = permits(cost) else {
-            return limiter.deny_forever(key);
+            return (limiter.deny_forever(key), None);
         };
         match limiter.limit.unchanged() {
             // Inlined: a call costs as much as its work besides waiting for memory.
             Some(limit) if limiter.lines.present() == 0 => {
                 let charge = charge_of(limit, key, cost);
-                limiter.store.decide_one(&charge, now)
+                let (decision, mark) = limiter.store.decide_marked(&charge, now);
+                (decision, NonZeroU64::new(mark))
             }
-            _ => limiter.check_slowly(key, cost),
+            _ => {
+                let before = limiter.store.marks().last();
+                let decision = limiter.check_slowly(key, cost);
+                (decision, limiter.store.marks().mark(before))
+            }
         }
     }
 

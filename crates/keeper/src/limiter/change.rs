@@ -12,8 +12,8 @@ use std::mem::needs_drop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ratekeeper_core::{Error, Gcra, Nanos, Permits, Quota, Receipt, Refund, Time};
-use ratekeeper_store::{GiveBackNote, GivenBack};
+use ratekeeper_core::{Error, Gcra, Permits, Quota, Receipt, Refund, Time};
+use ratekeeper_store::{GiveBackNote, GivenBack, StateChange};
 
 use super::{Grant, Limiter, LimiterAlgorithm, StateCell};
 use crate::Clock;
@@ -72,12 +72,14 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         let (before, after) = changed?;
         if after != before {
             given_back.note(GiveBackNote {
-                number,
-                at: now,
+                change: StateChange {
+                    number,
+                    at: now,
+                    until: now + before.reset_after,
+                },
                 of: Some(grant.receipt()),
                 permits: back,
                 sooner: before.reset_after.saturating_sub(after.reset_after),
-                until: now + before.reset_after,
             });
         }
         drop(given_back);
@@ -87,8 +89,11 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
 
     /// Notes that nothing comes back of what was taken before.
     fn forget_grants(&self, given_back: &mut GivenBack) {
-        let (number, now) = (self.marks.next(), self.clock.now());
-        given_back.note(GiveBackNote::forgotten(number, now, Nanos::MAX));
+        given_back.note_forgotten(StateChange {
+            number: self.marks.next(),
+            at: self.clock.now(),
+            until: Time::MAX,
+        });
     }
 
     /// Takes back permits that a limit of concurrency has lent; no effect under other limits.

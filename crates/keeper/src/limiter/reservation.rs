@@ -122,7 +122,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     ) -> Result<Reservation<A>, E> {
         let made = self.clock.now();
         // Before the charge: both may be older than it.
-        let (era, before) = (self.era.current(), self.marks.before());
+        let (era, before) = (self.era.current(), self.marks.last());
         let (decision, state) = match permits(cost) {
             None => (never(self.look(made, Permits::ZERO)), None),
             Some(cost) if self.line.length() > 0 => (behind_the_line(&self, made, cost), None),

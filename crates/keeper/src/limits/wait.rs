@@ -150,7 +150,7 @@ impl<C: Clock> NamedLimit<MemoryStore, C> {
     ) -> Result<LimitsGrant, CheckError> {
         let (limits, now) = (self.limits(), self.limits().clock().now());
         let copies = limits.copies(&[self.of(key).cost(cost)])?;
-        let before = limits.store().marks().before();
+        let before = limits.store().marks().last();
         let mut each = smallvec![];
         for charged in &copies {
             let reserved = limits

@@ -3,7 +3,9 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use ratekeeper_core::{Decision, Nanos, Permits};
+use ratekeeper_core::{Decision, Limit, Nanos, Permits, Time};
+
+use super::MemoryStore;
 
 /// One key of a limit, for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,5 +71,37 @@ impl Ord for Ranked {
 impl PartialOrd for Ranked {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
+    }
+}
+impl MemoryStore {
+    /// Returns the `top` keys of a limit with the least remaining; keys that owe nothing are left
+    /// out. Shards are walked one after the other: concurrent changes may be seen or not.
+    pub fn keys(&self, limit: &Limit, top: usize, now: Time) -> Vec<KeyEntry> {
+        self.keys_where(limit, top, now, |_| true)
+    }
+
+    /// Returns the `top` banned keys of a limit with the longest time to their reset, like
+    /// [`keys`](Self::keys).
+    pub fn bans(&self, limit: &Limit, top: usize, now: Time) -> Vec<KeyEntry> {
+        self.keys_where(limit, top, now, |decision| decision.verdict.is_ban())
+    }
+
+    fn keys_where(
+        &self,
+        limit: &Limit,
+        top: usize,
+        now: Time,
+        is_wanted: impl Fn(&Decision) -> bool,
+    ) -> Vec<KeyEntry> {
+        let mut listing = Listing::new(top);
+        for shard in 0..self.shards.len() {
+            let show = |key: &[u8], decision| {
+                if is_wanted(&decision) {
+                    listing.show(key, decision);
+                }
+            };
+            self.lock(shard).each_live(limit, now, show);
+        }
+        listing.into_entries()
     }
 }

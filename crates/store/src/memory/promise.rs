@@ -70,14 +70,14 @@ impl MemoryStore {
         max_wait: Nanos,
     ) -> Result<Reserved, Unsupported> {
         charge.limit.algorithm.supports(Call::Reserve)?;
-        let before = self.marks.before();
-        let decision = self.with(charge, now, |shard, limit, ask| {
-            shard.reserve(limit, ask, Ahead::Promised(max_wait))
+        let (decision, mark) = self.with(charge, now, |shard, limit, ask| {
+            let decision = shard.reserve(limit, ask, Ahead::Promised(max_wait));
+            (decision, self.marks.last())
         });
         Ok(Reserved {
             decision,
             made: now,
-            mark: self.marks.mark(before),
+            mark: NonZeroU64::new(mark),
         })
     }
 

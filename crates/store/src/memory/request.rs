@@ -8,6 +8,8 @@
 //! Locks are taken in one order everywhere, so that no two requests wait for each other. The rules
 //! are those of [`settle`](crate::settle).
 
+use std::num::NonZeroU64;
+
 use ratekeeper_core::{Call, Charge, Decision, GrantId, Lend, Limit, Mode, Nanos, Permits, Time};
 use smallvec::SmallVec;
 
@@ -16,7 +18,6 @@ use super::key::hash_of;
 use super::shard::Shard;
 use super::table::{Ahead, TableAsk};
 use crate::act::{ActItem, ChargeCorrection, GrantAnswer};
-use crate::given_back::Marks;
 use crate::lock::LockGuard;
 use crate::settle::RequestStates;
 
@@ -28,6 +29,8 @@ pub(super) struct MemoryRequest<'a, I> {
     lend: Lend,
     now: Time,
     locked: Option<LockedShards<'a>>,
+    /// Mark of the charge that was [made alone](RequestStates::decide_alone).
+    mark_alone: u64,
 }
 
 /// The locked shards of a request.
@@ -94,6 +97,7 @@ impl<'a, 'i, I: ActItem<'i>> MemoryRequest<'a, I> {
             lend,
             now,
             locked: None,
+            mark_alone: 0,
         }
     }
 
@@ -151,8 +155,9 @@ impl<'i, I: ActItem<'i>> RequestStates for MemoryRequest<'_, I> {
         self.locked().places[at].earlier
     }
 
-    fn marks(&self) -> Option<&Marks> {
-        Some(&self.store.marks)
+    fn mark(&self) -> Option<NonZeroU64> {
+        let last = self.locked.is_some().then(|| self.store.marks.last());
+        NonZeroU64::new(last.unwrap_or(self.mark_alone))
     }
 
     fn charges_even_if_refused(&self, at: usize) -> bool {
@@ -225,7 +230,9 @@ impl<'i, I: ActItem<'i>> RequestStates for MemoryRequest<'_, I> {
     fn decide_alone(&mut self) -> Option<Decision> {
         match self.items {
             [item] if self.lend == Lend::Unnamed => {
-                Some(self.store.decide_one(&item.charge(), self.now))
+                let (decision, mark) = self.store.decide_marked(&item.charge(), self.now);
+                self.mark_alone = mark;
+                Some(decision)
             }
             _ => None,
         }

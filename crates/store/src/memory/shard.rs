@@ -16,7 +16,7 @@ use super::table::{MovedState, TableAsk};
 use super::tables_box::TablesBox;
 use super::{LimitUsage, Loans};
 use crate::act::GrantAnswer;
-use crate::given_back::{GiveBackNote, Marks};
+use crate::given_back::{GiveBackNote, Marks, StateChange};
 use homes::Home;
 use returned::{NotedKey, ReturnedPermits};
 
@@ -147,15 +147,23 @@ impl Shard {
         );
         if after != Some(before) && is_paid_by_time {
             let left = after.map_or(Nanos::ZERO, |after| after.reset_after);
+            let change = self.noted_change(&ask, before);
             let note = GiveBackNote {
-                number: self.marks.next(),
-                at: ask.now,
+                change,
                 of: ask.receipt,
                 permits: ask.cost,
                 sooner: before.reset_after.saturating_sub(left),
-                until: ask.now + before.reset_after.min(LONGEST_NOTE),
             };
-            self.returned.note(key, note);
+            self.returned.note(key, ask.now, |noted| noted.note(note));
+        }
+    }
+
+    /// Returns a change of a state that stood like this before.
+    fn noted_change(&self, ask: &TableAsk<'_>, before: Decision) -> StateChange {
+        StateChange {
+            number: self.marks.next(),
+            at: ask.now,
+            until: ask.now + before.reset_after.min(LONGEST_NOTE),
         }
     }
 
@@ -205,9 +213,10 @@ impl Shard {
     pub(super) fn reset(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> bool {
         let standing = self.at_home(limit, ask).and_then(|it| it.standing(ask));
         if let Some(standing) = standing {
-            let owed = standing.reset_after.min(LONGEST_NOTE);
-            let note = GiveBackNote::forgotten(self.marks.next(), ask.now, owed);
-            self.returned.note(NotedKey::new(limit, ask), note);
+            let change = self.noted_change(ask, standing);
+            let key = NotedKey::new(limit, ask);
+            self.returned
+                .note(key, ask.now, |noted| noted.note_forgotten(change));
         }
         let elsewhere = self.left_elsewhere(limit, ask).into_iter();
         let ids = elsewhere.map(|(id, _)| id).chain([limit.id]);

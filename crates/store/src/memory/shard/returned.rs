@@ -1,23 +1,29 @@
 //! Returned: notes of the permits that came back, by key.
 //!
 //! Bounds: the notes take at most a thirty-second of the budget, beside it. A key that finds no room
-//! has none: the permits that it gives back can be used once more than the limit says.
+//! has none: then permits that it gives back can be used once more than the limit says, each once.
 
 use std::collections::HashMap;
 
 use ratekeeper_core::{Limit, LimitId, Time};
 
 use super::TableAsk;
-use crate::given_back::{GiveBackNote, GivenBack, MAX_NOTES};
+use crate::given_back::{GiveBackNote, GivenBack};
 
 /// Part of the budget that notes may take beside it.
 const PART: usize = 32;
+/// Bytes of a note: arrays and maps may be half empty.
+const NOTE_BYTES: usize = 2 * (size_of::<GiveBackNote>() + size_of::<(NotedKey, GivenBack)>());
 
 /// The notes of the keys of a shard.
 #[derive(Debug)]
 pub(super) struct ReturnedPermits {
     keys: HashMap<NotedKey, GivenBack>,
-    max_keys: usize,
+    /// Number of notes.
+    notes: usize,
+    most: usize,
+    /// Keys that found no room since expired notes were last looked for.
+    turned_away: usize,
 }
 
 /// A key of a limit, under all of its numbers.
@@ -38,10 +44,11 @@ impl NotedKey {
 impl ReturnedPermits {
     /// Creates the notes of a shard with that budget.
     pub(super) fn new(shard_bytes: usize) -> Self {
-        let each = MAX_NOTES * size_of::<GiveBackNote>();
         Self {
             keys: HashMap::new(),
-            max_keys: (shard_bytes / PART / each).max(1),
+            notes: 0,
+            most: (shard_bytes / PART / NOTE_BYTES).max(1),
+            turned_away: 0,
         }
     }
 
@@ -50,21 +57,41 @@ impl ReturnedPermits {
         self.keys.get(&key)
     }
 
-    /// Adds a note to a key, if there is room for it.
-    pub(super) fn note(&mut self, key: NotedKey, note: GiveBackNote) {
-        if self.keys.len() >= self.max_keys && !self.keys.contains_key(&key) {
-            self.forget(note.at);
-            if self.keys.len() >= self.max_keys {
-                return;
-            }
+    /// Changes the notes of a key by `note`, which adds at most one. If all are in use, the oldest of
+    /// the key makes room; a key that has none is turned away.
+    pub(super) fn note(&mut self, key: NotedKey, now: Time, note: impl FnOnce(&mut GivenBack)) {
+        if self.notes >= self.most && !self.make_room(key, now) {
+            return;
         }
-        self.keys.entry(key).or_default().note(note);
+        let noted = self.keys.entry(key).or_default();
+        let before = noted.len();
+        note(noted);
+        self.notes = self.notes - before + noted.len();
+    }
+
+    fn make_room(&mut self, key: NotedKey, now: Time) -> bool {
+        if let Some(noted) = self.keys.get_mut(&key)
+            && noted.forget_oldest()
+        {
+            self.notes -= 1;
+            return true;
+        }
+        self.turned_away += 1;
+        if self.turned_away >= self.notes {
+            self.forget(now); // as many steps as keys were turned away
+        }
+        self.notes < self.most
     }
 
     /// Forgets the notes that no charge needs any more, and gives memory back.
     pub(super) fn forget(&mut self, now: Time) {
+        self.turned_away = 0;
         if self.keys.capacity() > 0 {
-            self.keys.retain(|_, notes| notes.is_needed(now));
+            self.keys.retain(|_, noted| {
+                noted.forget(now);
+                noted.len() > 0
+            });
+            self.notes = self.keys.values().map(GivenBack::len).sum();
             self.keys.shrink_to(2 * self.keys.len());
         }
     }
