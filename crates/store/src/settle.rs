@@ -103,23 +103,19 @@ pub(crate) fn look(states: &mut impl RequestStates) -> Decisions {
 /// Charges all that are allowed, or none; and limits that count denials in either case.
 #[inline]
 pub(crate) fn decide(states: &mut impl RequestStates) -> Decisions {
-    let (admitted, each) = match states.decide_alone() {
-        Some(decision) => {
-            let admitted = decision.verdict.allows() || states.mode(0) == Mode::Shadow;
-            (admitted, smallvec![decision])
-        }
-        None => decide_all(states),
-    };
-    Decisions {
-        admitted,
-        each,
-        made: states.now(),
-        mark: states.mark(),
-        without_store: false,
+    if let Some(decision) = states.decide_alone() {
+        return Decisions {
+            admitted: decision.verdict.allows() || states.mode(0) == Mode::Shadow,
+            each: smallvec![decision],
+            made: states.now(),
+            mark: states.mark(),
+            without_store: false,
+        };
     }
+    decide_all(states)
 }
 
-fn decide_all(states: &mut impl RequestStates) -> (bool, Each) {
+fn decide_all(states: &mut impl RequestStates) -> Decisions {
     let (mut each, spent) = judge(states);
     let counted: SmallVec<[bool; 4]> = (0..each.len())
         .map(|at| is_counted(states, &each, at))
@@ -146,7 +142,13 @@ fn decide_all(states: &mut impl RequestStates) -> (bool, Each) {
     if !admitted {
         show_standing(states, &mut each);
     }
-    (admitted, each)
+    Decisions {
+        admitted,
+        each,
+        made: states.now(),
+        mark: states.mark(),
+        without_store: false,
+    }
 }
 
 /// Looks at every charge as if those before it to the same limit and key were made. Returns the
