@@ -350,13 +350,11 @@ impl StoredForm for Gcra {
     }
 }
 
-/// Returns a decimal number of at most 18 digits.
+/// Returns a decimal number.
 fn decimal(text: &[u8]) -> Option<u64> {
-    if text.is_empty() || text.len() > 18 || !text.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let number = |sum, digit: &u8| sum * 10 + u64::from(digit - b'0');
-    Some(text.iter().fold(0, number))
+    let text = core::str::from_utf8(text).ok()?;
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()); // no sign
+    is_plain.then(|| text.parse().ok())?
 }
 
 #[cfg(test)]
@@ -422,6 +420,18 @@ mod tests {
         assert_eq!(gcra().paid(&tat(7, 0), now), None);
         assert_eq!(gcra().paid(&Tat::default(), now), None);
         assert_eq!(gcra().owing(gcra().paid_by(now), now), None);
+    }
+
+    /// Debts of any size that numbers of others keep beyond a state.
+    #[test]
+    fn every_debt_beyond_a_state_is_read_back() {
+        let now = UnixMicros::new(1_763_712_345_678_901);
+        for beyond in [1, 10_u64.pow(18) - 1, 10_u64.pow(18), u64::MAX] {
+            let mut bytes = gcra().value(gcra().paid_by(now));
+            bytes.extend(format!("+{beyond}").into_bytes());
+            let owed = gcra().owed(&bytes, now);
+            assert_eq!(owed.map(|owed| owed.beyond), Some(beyond));
+        }
     }
 
     #[test]
