@@ -14,9 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper_core::{Nanos, Permits, Receipt, Time};
 
-/// Maximum number of notes: the last ones. Of a charge that was open while more came back, permits
-/// can be used once more than the limit says, each once.
+/// Maximum number of notes. Beyond, two of the oldest become one: then a charge that was open while
+/// more came back may get less back.
 const MAX_NOTES: usize = 256;
+/// Number of the oldest, of which two become one.
+const OLDEST: usize = 32;
 
 /// Notes of what came back to one state, for as long as receipts may need them.
 #[derive(Clone, Debug, Default)]
@@ -104,6 +106,22 @@ impl StateChange {
     }
 }
 
+impl GiveBackNote {
+    /// Returns the note of both, as of the earlier charge.
+    fn join(self, later: Self) -> Self {
+        let first = |a: Receipt, b: Receipt| if is_after(&a, &b) { b } else { a };
+        Self {
+            change: StateChange {
+                until: self.change.until.max(later.change.until),
+                ..later.change
+            },
+            of: self.of.zip(later.of).map(|(a, b)| first(a, b)),
+            permits: self.permits + later.permits,
+            sooner: self.sooner + later.sooner,
+        }
+    }
+}
+
 /// Returns true if the charge was made after the `other`.
 fn is_after(charge: &Receipt, other: &Receipt) -> bool {
     let is_exact = |mark: NonZeroU64| mark.get() & 1 == 0;
@@ -149,7 +167,7 @@ impl GivenBack {
     pub fn note(&mut self, note: GiveBackNote) {
         self.forget(note.change.at);
         if self.notes.len() >= MAX_NOTES {
-            self.notes.pop_front();
+            self.join_two(note.change.at);
         }
         self.notes.push_back(note);
     }
@@ -172,9 +190,21 @@ impl GivenBack {
         self.forgotten = self.forgotten.filter(|change| change.until > now);
     }
 
-    /// Drops the oldest note; returns false if there is none.
-    pub(crate) fn forget_oldest(&mut self) -> bool {
-        self.notes.pop_front().is_some()
+    /// Makes one of two of the oldest notes: those that are closest for their age, because most
+    /// charges come back soon. Returns false if there are too few.
+    pub(crate) fn join_two(&mut self, now: Time) -> bool {
+        let gap = |at: &usize| {
+            let [before, later] = [at - 1, at + 1].map(|at| self.notes[at].change.at);
+            let age = now.since(later).as_nanos();
+            later.since(before).as_nanos() / (age / 1_024 + 1)
+        };
+        let oldest = self.notes.len().min(OLDEST);
+        let closest = (1..oldest.saturating_sub(1)).min_by_key(gap);
+        let Some(at) = closest else { return false };
+        if let Some(earlier) = self.notes.remove(at) {
+            self.notes[at] = earlier.join(self.notes[at]);
+        }
+        true
     }
 
     /// Returns the number of changes that it knows.

@@ -301,6 +301,25 @@ fn charges_come_back_whole_however_many_come_back_meanwhile() {
     assert_eq!(left.map(Permits::get), [1_800 + 100 - 100; 2]);
 }
 
+/// However many permits come back meanwhile, a bucket that is full again gets nothing back.
+#[test]
+fn many_give_backs_do_not_hide_an_earlier_one() {
+    let quota = "1000/1000s".parse().unwrap();
+    let limiter = Limiter::with_clock(Gcra::token_bucket(quota).unwrap(), ManualClock::default());
+    let (first, second) = (limiter.check_n(500).unwrap(), limiter.check_n(500).unwrap());
+    limiter.clock().advance(Nanos::from_nanos(1));
+    limiter.refund(first);
+    for _ in 0..2_000 {
+        let grant = limiter.check().unwrap();
+        limiter.clock().advance(Nanos::from_nanos(1));
+        limiter.refund(grant);
+    }
+    limiter.clock().advance(Nanos::from_secs(501));
+    assert!(limiter.check_n(1_000).is_ok());
+    limiter.refund(second);
+    assert_eq!(limiter.peek().remaining.get(), 0);
+}
+
 /// A charge, by the definition: when it was made, and the nanoseconds that it still takes.
 struct ModelCharge {
     at: u64,

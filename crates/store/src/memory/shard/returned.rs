@@ -57,8 +57,8 @@ impl ReturnedPermits {
         self.keys.get(&key)
     }
 
-    /// Changes the notes of a key by `note`, which adds at most one. If all are in use, the oldest of
-    /// the key makes room; a key that has none is turned away.
+    /// Changes the notes of a key by `note`, which adds at most one. If all are in use, two of the key
+    /// become one; a key with too few for that is turned away.
     pub(super) fn note(&mut self, key: NotedKey, now: Time, note: impl FnOnce(&mut GivenBack)) {
         if self.notes >= self.most && !self.make_room(key, now) {
             return;
@@ -71,7 +71,7 @@ impl ReturnedPermits {
 
     fn make_room(&mut self, key: NotedKey, now: Time) -> bool {
         if let Some(noted) = self.keys.get_mut(&key)
-            && noted.forget_oldest()
+            && noted.join_two(now)
         {
             self.notes -= 1;
             return true;
