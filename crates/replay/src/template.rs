@@ -189,8 +189,8 @@ fn end_of_column(text: &str, next: &str) -> Option<usize> {
     }
 }
 
-/// Returns what is wrong, with carets below a part of the format string: from `start` until `end`,
-/// which are its ends.
+/// Returns the error `why`, with the format string and carets below the part that begins where its
+/// rest `start` begins and ends where its rest `end` begins.
 fn marked(format: &str, start: &str, end: &str, why: &str) -> String {
     let before = format.len() - start.len();
     let part = &format[before..format.len() - end.len()];

@@ -24,7 +24,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// first waiter can take them at once. Only for algorithms that can take them back. Moments that
     /// [`reserve`](Self::reserve) has promised stay: if such permits are not taken before that
     /// moment, they can be used at it beside the promised ones. After a [reset](Self::reset), or a
-    /// [change](Self::set_limit) of the limit, nothing comes back of what was taken before.
+    /// [change](Self::set_limit) of the limit, earlier grants give nothing back.
     ///
     /// ```
     /// let limiter = ratekeeper::Limiter::per("10/1h").unwrap();
@@ -87,7 +87,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         Ok(())
     }
 
-    /// Notes that nothing comes back of what was taken before.
+    /// Notes that grants made before give nothing back.
     fn forget_grants(&self, given_back: &mut GivenBack) {
         given_back.note_forgotten(StateChange {
             number: self.marks.next(),
