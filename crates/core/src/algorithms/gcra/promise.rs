@@ -12,8 +12,9 @@ use crate::{Decision, Nanos, Permits, Receipt, Time};
 
 impl Refund for Gcra {
     /// Moves TAT back by the cost, at most by the part that time has not paid yet: others may have
-    /// been charged since, but TAT has not been before `paid`, except by permits that came back since.
-    /// Their time and their price are two upper bounds of how far they moved it: the lower one counts.
+    /// been charged since, but TAT has not been before `paid`, except by permits that came back
+    /// since. Their time and their price are two upper bounds of how far they moved it: the lower
+    /// one counts.
     fn give_back_late(&self, tat: &mut Tat, now: Time, cost: Permits, receipt: Receipt) {
         let (paid, returned) = (receipt.paid, receipt.returned);
         let units_until = |paid: Time, rounded: u64| {
