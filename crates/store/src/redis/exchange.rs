@@ -200,8 +200,11 @@ impl<'a, A: Act> Exchange<'a, A> {
             let moved_back = kept != after && (was_lowered || paid < was);
             is_lowered = is_reset && !was_lowered || moved_back || was_lowered && !is_own;
             if is_lowered {
-                let paid = paid.unwrap_or_else(|| gcra.paid_by(now));
-                next.bytes = gcra.lowered_value(paid);
+                // What was paid long ago stays so if the clock steps back.
+                if next.bytes.is_empty() {
+                    next.bytes = gcra.value(gcra.paid_by(now));
+                }
+                Gcra::lower(&mut next.bytes);
                 next.micros = next.micros.max(gcra.lowered_stays());
             }
         }

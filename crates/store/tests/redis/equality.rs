@@ -22,8 +22,8 @@ use std::time::Duration;
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Balance, BanTerms, Banning, Edge, Exponential, Gcra, GrantId, Granted,
-    Hybrid, Interval, Listed, Log, MAX_BAN, Nanos, Origin, Permits, Quota, QuotaReset, Refund,
-    SubBuckets, Tat, Time, Window,
+    Hybrid, Interval, KeptValue, Listed, Log, MAX_BAN, Nanos, Origin, Permits, Quota, QuotaReset,
+    Refund, StoredForm as _, SubBuckets, Tat, Time, UnixMicros, Window,
 };
 use ratekeeper_store::{RedisClock, RedisConfig, RedisStore};
 
@@ -49,6 +49,8 @@ struct Trial<A: Algorithm> {
     /// Returns `None` if there is no limit of these numbers.
     make: fn(Recipe) -> Option<A>,
     refund: fn(&A, &mut A::State, Time, Permits),
+    /// Whether the first limit holds less than the state of the second has used.
+    is_cut: fn(&A, &A, &A::State, Time) -> bool,
     /// How far before they become meaningless values are read right.
     ahead: Nanos,
 }
@@ -67,6 +69,7 @@ impl<A: Algorithm> Trial<A> {
             grant: None,
             make,
             refund,
+            is_cut: |_, _, _, _| false,
             ahead: Nanos::MAX,
         }
     }
@@ -141,7 +144,17 @@ fn gcra_equals_its_twin() {
     let refund = |gcra: &OnUnix, tat: &mut Tat, now, cost| {
         gcra.0.refund(tat, OnUnix::at(now), cost);
     };
+    let is_cut = |new: &OnUnix, old: &OnUnix, tat: &Tat, now| {
+        let now = UnixMicros::new(OnUnix::at(now).as_nanos() / 1_000);
+        let mut value = Vec::new();
+        old.0.write(tat, now, &mut value);
+        let (bytes, micros) = (Vec::new(), 0);
+        let mut kept = KeptValue { bytes, micros };
+        new.0.keep_beyond(&mut kept, &value, now);
+        !kept.bytes.is_empty()
+    };
     run(&Trial {
+        is_cut,
         ahead: Nanos::from_secs(900 * 86_400),
         ..Trial::new("gcra", make, refund)
     });

@@ -123,6 +123,21 @@ async fn a_lowered_burst_at_the_same_rate_forgives_nothing() {
     }
 }
 
+/// What time has paid is not owed again when the clock steps back, also if permits came back before
+/// and the numbers changed since: both write the value anew.
+#[tokio::test]
+async fn a_debt_that_was_paid_long_ago_does_not_come_back() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let mut process = Process::new(&server, bucket("10/10s"));
+        assert!(process.takes("k", 5, at(0)).await);
+        process.gives_back("k", 1, at(0)).await;
+        process.change(bucket("10/20s"));
+        assert!(!process.takes("k", 11, at(100)).await);
+        assert_eq!(process.left("k", at(90)).await, 10);
+    }
+}
+
 #[tokio::test]
 async fn a_lower_limit_forgives_nothing_of_a_higher_one() {
     for program in programs() {

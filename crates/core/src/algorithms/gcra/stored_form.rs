@@ -122,20 +122,16 @@ pub struct KeptValue {
 impl Gcra {
     /// Returns the bytes of a state that is paid at `paid`.
     pub fn value(&self, paid: Paid) -> Vec<u8> {
-        self.signed(paid, core::convert::identity)
-    }
-
-    /// Returns the bytes of such a state that has been moved back.
-    pub fn lowered_value(&self, paid: Paid) -> Vec<u8> {
-        self.signed(paid, |micros| !micros)
-    }
-
-    fn signed(&self, paid: Paid, sign: fn(u64) -> u64) -> Vec<u8> {
-        let micros = sign(paid.micros % TURN_MICROS) & MICROS_MASK;
-        let moment = micros | u64::from(paid.ticks) << MICROS_BITS;
+        let moment = (paid.micros % TURN_MICROS) | (u64::from(paid.ticks) << MICROS_BITS);
         let mut bytes = moment.to_le_bytes().to_vec();
         bytes.extend(self.name());
         bytes
+    }
+
+    /// Marks the bytes of a state as moved back.
+    pub fn lower(bytes: &mut [u8]) {
+        let micros = bytes.iter_mut().take(6);
+        micros.for_each(|byte| *byte = !*byte);
     }
 
     /// Returns true if these are the bytes of a state under the same numbers.
@@ -407,14 +403,13 @@ mod tests {
             let state = tat(now.get(), 1 + random.below(1 << bits).cast_signed());
             let paid = gcra().paid(&state, now).unwrap();
             assert_eq!(gcra().owing(paid, now), Some(state));
-            for bytes in [gcra().value(paid), gcra().lowered_value(paid)] {
+            let mut bytes = gcra().value(paid);
+            for is_lowered in [false, true] {
+                assert_eq!(Gcra::is_lowered(&bytes), is_lowered);
                 assert_eq!(gcra().read(&bytes, now), Some(state));
                 assert!(bytes.len() == 16 && bytes.ends_with(b"/3/1e9/3"));
+                Gcra::lower(&mut bytes);
             }
-            assert!(
-                Gcra::is_lowered(&gcra().lowered_value(paid))
-                    && !Gcra::is_lowered(&gcra().value(paid))
-            );
         }
         let now = UnixMicros::new(7);
         assert_eq!(gcra().paid(&tat(7, 0), now), None);

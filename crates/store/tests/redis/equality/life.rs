@@ -41,10 +41,15 @@ where
     for number in 0..LENGTH {
         now = moment(&algorithm, &state, now, trial.ahead, &mut random);
         if random.below(50) == 0
-            && let Some(other) = limit_of(trial, recipe, &mut random)
-            && let Some(changed) = changed(other, (&algorithm, &state), now)
+            && let Some(mut new) = limit_of(trial, recipe, &mut random)
         {
-            (algorithm, state) = changed;
+            new.succeed(&algorithm);
+            // Values keep for other processes what a bucket cuts: see `together`.
+            if (trial.is_cut)(&new, &algorithm, &state, now) {
+                continue;
+            }
+            new.carry(&mut state, &algorithm, now, Nanos::ZERO);
+            algorithm = new;
             limit.version += 1;
             limit.algorithm = algorithm.clone().into();
         }
@@ -121,22 +126,6 @@ where
             &history[history.len().saturating_sub(4)..],
         );
     }
-}
-
-/// Returns the new limit, and the state under it. `None` if a bucket cuts the usage, since values
-/// keep the rest for other processes: see `together`.
-fn changed<A>(mut new: A, (old, state): (&A, &A::State), now: Time) -> Option<(A, A::State)>
-where
-    A: Algorithm + Clone + Into<AnyAlgorithm>,
-{
-    new.succeed(old);
-    let mut changed = state.clone();
-    new.carry(&mut changed, old, now, Nanos::ZERO);
-    let mut back = changed.clone();
-    old.carry(&mut back, &new, now, Nanos::ZERO);
-    let is_cut = old.expires_at(&back, now) < old.expires_at(state, now);
-    let is_bucket = matches!(new.clone().into(), AnyAlgorithm::Gcra(_));
-    (!is_cut || !is_bucket).then_some((new, changed))
 }
 
 /// The next moment: often the same, soon after, at an edge, far ahead, or back.
