@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Fields of others whose names differ from these by `_` in place of `-` are removed too, because
-//! many applications read both alike; so are all of them in trailers.
+//! many applications read both alike; so are all of them in trailers. So is `Content_Length` and its
+//! like, of every peer: an application could read another body than was sent.
 //!
 //! * Source: RFC 7239, "Forwarded HTTP Extension" (2014), sections 4 and 6.
 
@@ -28,6 +29,13 @@ const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const OWN: &str = "x-ratekeeper-";
 /// Beginning of the names of fields about a client.
 const ABOUT: &str = "x-forwarded-";
+/// Fields that say how a body is read.
+const OF_A_BODY: [HeaderName; 4] = [
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::CONTENT_TYPE,
+    header::CONTENT_ENCODING,
+];
 /// Room for an element of `Forwarded`.
 const USUAL_ELEMENT: usize = 96;
 
@@ -84,7 +92,7 @@ pub enum Trust {
 /// from outside. `host` is the host of the request as text of a field.
 pub(crate) fn put(client: &GatewayClient, host: Option<&HeaderValue>, headers: &mut HeaderMap) {
     match client.trust {
-        Trust::Proxy => remove_all(headers, |name| begins(name, OWN)),
+        Trust::Proxy => remove_all(headers, |name| begins(name, OWN) || is_misspelt(name)),
         Trust::Nothing => remove_invented(client.address_field.as_ref(), headers),
     }
     let peer = client.peer.to_canonical();
@@ -142,7 +150,10 @@ pub(crate) fn remove_invented(address_field: Option<&HeaderName>, headers: &mut 
     let whole = [REAL_IP, X_REQUEST_ID, header::FORWARDED];
     let whole = || whole.iter().chain(address_field);
     remove_all(headers, |name| {
-        begins(name, ABOUT) || begins(name, OWN) || whole().any(|field| is(name, field))
+        begins(name, ABOUT)
+            || begins(name, OWN)
+            || is_misspelt(name)
+            || whole().any(|field| is(name, field))
     });
 }
 
@@ -159,6 +170,12 @@ fn remove_all(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool)
 
 fn is(name: &HeaderName, field: &HeaderName) -> bool {
     name.as_str().len() == field.as_str().len() && begins(name, field.as_str())
+}
+
+/// Returns true for `Content_Length` and its like.
+fn is_misspelt(name: &HeaderName) -> bool {
+    let is_like = |field: &HeaderName| is(name, field) && name != field;
+    OF_A_BODY.iter().any(is_like)
 }
 
 /// Returns true for a name with this beginning, `_` taken for `-`.
@@ -241,6 +258,8 @@ mod tests {
             ("x-forwarded-port", "1"),
             ("x_ratekeeper_shadow", "x"),
             ("cf_connecting_ip", "10.0.0.1"),
+            ("content_length", "5"),
+            ("transfer_encoding", "chunked"),
         ];
         check("::ffff:192.0.2.1", Trust::Nothing, &invented, &own);
     }
@@ -265,8 +284,11 @@ mod tests {
                 ("x-forwarded-for", "10.0.0.2"),
                 ("x-forwarded-proto", "http"),
                 ("forwarded", "for=10.0.0.1"),
+                ("content_type", "text/plain"),
+                ("content_disposition", "inline"),
             ],
             &[
+                ("content_disposition", "inline"),
                 ("x-forwarded-for", "10.0.0.1, 10.0.0.2, 2001:db8::1"),
                 ("x-forwarded-host", "a.example"),
                 ("x-forwarded-proto", "http"),

@@ -19,6 +19,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version};
 use crate::outgoing::{Form, fit, prepare, prepare_response};
 use crate::{ClientScheme, GatewayClient, Trust, X_REQUEST_ID, examine};
 
+/// Fields that no client may spell with `_`.
+const OF_A_BODY: [&str; 4] = [
+    "content-length",
+    "transfer-encoding",
+    "content-type",
+    "content-encoding",
+];
+
 /// Fields of a connection that are never passed on.
 const OF_A_CONNECTION: [&str; 5] = [
     "keep-alive",
@@ -149,6 +157,10 @@ fn check_fields_about_the_client(trust: Trust, headers: &HeaderMap) {
     for name in headers.keys() {
         let plain = name.as_str().replace('_', "-");
         assert!(!plain.starts_with("x-ratekeeper-"), "{name}");
+        assert!(
+            !OF_A_BODY.contains(&&*plain) || plain == name.as_str(),
+            "{name}"
+        );
         if trust == Trust::Proxy {
             continue;
         }
@@ -182,6 +194,7 @@ fn check_other_fields(came: &Parts, headers: &HeaderMap) {
             && !WRITTEN.contains(&text)
             && !OF_A_CONNECTION.contains(&text)
             && !others.contains(&&*plain)
+            && (plain == text || !OF_A_BODY.contains(&&*plain))
         {
             let (before, after) = (came.headers.get_all(name), headers.get_all(name));
             assert!(before.iter().eq(after.iter()), "{name}");
