@@ -57,14 +57,15 @@ use self::diagnostic::LineCounter;
 pub(crate) use self::diagnostic::{Findings, shown};
 use self::document::exclusions::is_excluded;
 use self::document::headers::header_name;
-use self::document::read::{At, SpannedValue, Table, name_of, text_or_number, whole};
+pub(crate) use self::document::read::At;
+use self::document::read::{SpannedValue, Table, name_of, text_or_number, whole};
 use self::fields::POLICY;
 use self::limit::FileContext;
 use self::limit::draft::Draft;
 use self::lints::visitors::{OpenListeners, Visitors};
 use self::quantity::unit::Conversions;
 use self::reason::{Reason, first_reason};
-use self::settings::time_zone::ZoneSpec;
+use self::settings::ZoneSpec;
 use self::variants::VariantReader;
 use self::variants::overrides::{OverridePlace, OverrideReader};
 use crate::{Policy, Rules};
@@ -202,7 +203,7 @@ fn policy(
     unix_nanos: Option<u64>,
     out: &mut Findings<'_>,
 ) -> Option<Policy> {
-    let zone = settings::time_zone::zone(root, out);
+    let zone = settings::zone(root, out);
     let client_ip = settings::client_ip(root, out);
     let geo = settings::geo::geo(root, files, &client_ip, unix_nanos, out);
     let settings = settings::process(root, files, out);

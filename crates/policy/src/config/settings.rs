@@ -10,18 +10,53 @@ pub(super) mod redis;
 pub(super) mod routes;
 pub(super) mod secrets;
 pub(super) mod telemetry;
-pub(super) mod time_zone;
 pub(super) mod value_list;
 
 use std::net::SocketAddr;
 
 use ipnet::IpNet;
+use jiff::tz::{TimeZone, TimeZoneDatabase};
 
-use super::{At, Findings, PolicyFiles, Table, codes, header_name};
+use super::{At, Findings, PolicyFiles, Table, codes, header_name, shown};
 use crate::{
     AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, PortUse, RevealKeys,
-    Settings, SocketTrust, network,
+    Settings, SocketTrust, Tls, network,
 };
+
+/// The time zone of calendar words.
+#[derive(Clone, Debug)]
+pub(in crate::config) enum ZoneSpec {
+    /// Not stated.
+    Unset,
+    /// Stated, and refused: errors that depend on it are not reported.
+    Refused,
+    /// Stated, and known.
+    Set(TimeZone),
+}
+
+/// Reads `timezone` from the database that is compiled in, so that a policy means the same on
+/// every machine. The cost is that new rules come with a new release.
+pub(in crate::config) fn zone(root: Table<'_>, out: &mut Findings<'_>) -> ZoneSpec {
+    let Some(name) = root.text("timezone") else {
+        return if root.has("timezone") {
+            ZoneSpec::Refused
+        } else {
+            ZoneSpec::Unset
+        };
+    };
+    let zones = TimeZoneDatabase::bundled();
+    if let Ok(zone) = zones.get(name.value) {
+        return ZoneSpec::Set(zone);
+    }
+    let names: Vec<_> = zones.available().map(|zone| zone.to_string()).collect();
+    let names = names.iter().map(String::as_str);
+    let other = "write a name of the IANA database, as in timezone = \"Europe/Oslo\" or \"UTC\"";
+    let help = out.meant(name.value, names, "timezone = ", || other.to_owned());
+    let message = format!("unknown time zone \"{}\"", shown(name.value));
+    let label = "not in the IANA time zone database";
+    out.error(codes::ZONE, name.at, message, label).help(help);
+    ZoneSpec::Refused
+}
 
 /// `headers`
 pub(super) fn headers(root: Table<'_>) -> HeaderStyle {
@@ -97,6 +132,15 @@ fn proxy(text: &At<&str>, out: &mut Findings<'_>) -> Option<IpNet> {
         return None;
     }
     Some(network)
+}
+
+/// Reads a certificate, and the authorities for those of clients where a table may name them.
+fn tls(table: Table<'_>) -> Option<Tls> {
+    Some(Tls {
+        certificate: table.owned("certificate")?,
+        key: table.owned("key")?,
+        client_ca: (table.lists("client_ca").then(|| table.owned("client_ca"))).flatten(),
+    })
 }
 
 /// Reads the settings of the process: its listeners, store, logs and exports.

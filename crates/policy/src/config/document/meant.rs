@@ -14,7 +14,7 @@ use crate::KeyPart;
 use crate::config::fields::{MAX_KEY_PARTS, MAX_NAME};
 use crate::config::reason::{is_word, nearest};
 use crate::config::shown;
-use crate::model::keys::key_part::WORDS;
+use crate::model::keys::key_part::PLAIN;
 use crate::nginx_part::nginx_part;
 
 /// Signs of a regular expression, which are text in a path.
@@ -116,7 +116,7 @@ pub(in crate::config) fn part(text: &str) -> Option<String> {
     }
     let is_name = text.len() <= MAX_NAME && is_word(text);
     // A near spelling of a word without a name is not proposed as the name of something else.
-    let words = WORDS.into_iter().filter(|word| !word.ends_with(':'));
+    let words = PLAIN.iter().map(|(word, _)| *word);
     (is_name && nearest(text, words).is_none())
         .then(|| format!("write its source, as in \"attr:{text}\" or \"header:{text}\""))
 }

@@ -27,13 +27,13 @@ pub(in crate::config) type SpannedValue<'t> = Spanned<DeValue<'t>>;
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
-pub(in crate::config) struct At<T> {
-    pub(in crate::config) value: T,
-    pub(in crate::config) at: Range<usize>,
+pub(crate) struct At<T> {
+    pub(crate) value: T,
+    pub(crate) at: Range<usize>,
 }
 
 impl<T> At<T> {
-    pub(in crate::config) fn new(value: T, at: Range<usize>) -> Self {
+    pub(crate) fn new(value: T, at: Range<usize>) -> Self {
         Self { value, at }
     }
 }

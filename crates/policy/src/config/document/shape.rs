@@ -225,29 +225,16 @@ pub(in crate::config) const fn name(most: usize, others: &'static str) -> Shape 
     Shape::Scalar(Scalar::Name { most, others })
 }
 
+/// `[[heading]]`, so many times.
 pub(in crate::config) const fn tables(
     of: &'static TableSpec,
-    most: usize,
+    number: RangeInclusive<usize>,
     heading: &'static str,
 ) -> Shape {
     Shape::Tables {
         of,
-        least: 0,
-        most,
-        heading,
-    }
-}
-
-/// Tables, of which there is one at least.
-pub(in crate::config) const fn some_tables(
-    of: &'static TableSpec,
-    most: usize,
-    heading: &'static str,
-) -> Shape {
-    Shape::Tables {
-        of,
-        least: 1,
-        most,
+        least: *number.start(),
+        most: *number.end(),
         heading,
     }
 }

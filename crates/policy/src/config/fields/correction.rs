@@ -5,7 +5,7 @@ use ratekeeper_core::Quota;
 use super::requests::MATCH;
 use super::{AMOUNT_SOURCE, DAY, MILLISECOND};
 use crate::config::document::shape::{
-    Either, Shape, TEXT, Table, Values, Whole, fields, name, pattern, some_tables, span,
+    Either, Shape, TEXT, Table, Values, Whole, fields, name, pattern, span, tables,
 };
 
 /// Maximum number of statuses, and of outcomes: they are compared one by one.
@@ -21,14 +21,14 @@ const MAX_PRICES: usize = 100;
 const AMOUNTS: &[Shape] = &[
     PERMITS,
     pattern(AMOUNT_SOURCE),
-    some_tables(&PRICE, MAX_PRICES, "limit.cost.reserve"),
+    tables(&PRICE, 1..=MAX_PRICES, "limit.cost.reserve"),
 ];
 /// `cost`: the same, or a table.
 pub(super) const COSTS: &[Shape] = &[
     PERMITS,
     pattern(AMOUNT_SOURCE),
     Table(&ESTIMATE),
-    some_tables(&PRICE, MAX_PRICES, "limit.cost"),
+    tables(&PRICE, 1..=MAX_PRICES, "limit.cost"),
 ];
 
 fields! {

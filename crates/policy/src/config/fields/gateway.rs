@@ -65,7 +65,7 @@ fields! {
              from by the name that a client asks for.";
         optional upstream_tls: Table(&UPSTREAM_TLS), "{ ca = \"internal-ca.pem\" }",
             "How the certificates of https upstreams are verified.";
-        optional route: tables(&ROUTE, MAX_ROUTES, "listen.proxy.route"),
+        optional route: tables(&ROUTE, 0..=MAX_ROUTES, "listen.proxy.route"),
             "[{ name = \"images\", match = { path = \"/img/**\" }, upstream = \
              \"http://127.0.0.1:4000\" }]",
             "Other receivers of some requests: the first whose `match` fits; without `match`, one \

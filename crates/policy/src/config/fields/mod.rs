@@ -167,20 +167,20 @@ fields! {
             "How much a scrape of the metrics shows.";
         optional defaults: Table(&DEFAULTS), "{ mode = \"shadow\" }",
             "Values for limits that do not set these fields themselves.";
-        optional limit: tables(&LIMIT, MAX_LIMITS, "limit"),
+        optional limit: tables(&LIMIT, 0..=MAX_LIMITS, "limit"),
             "[{ name = \"per-ip\", key = [\"ip\"], limit = \"100/1m\" }]",
             "The limits; all that match apply.";
         optional jwt: Table(&JWT), "{ keys = \"file:jwks.json\", algorithms = [\"ES256\"] }",
             "Valid tokens, for key parts jwt:X and matches jwt.X.";
         optional plan: Table(&PLAN), "{ from = \"header:x-plan\", default = \"free\" }",
             "Source of the plan of a request, for limits with `plans`.";
-        optional r#override: tables(&OVERRIDE, MAX_OVERRIDES, "override"),
+        optional r#override: tables(&OVERRIDE, 0..=MAX_OVERRIDES, "override"),
             "[{ limit = \"named\", key = { ip = \"192.0.2.7\" }, set = \"20/1m\" }]",
             "Other numbers for single keys.";
         optional overrides: TEXT, "\"overrides.csv\"",
             "File with more overrides, beside the policy: the columns limit,key,set,until,reason, \
              or [[override]] as here if its name ends in .toml.";
-        optional exempt: tables(&EXEMPT, MAX_EXEMPTIONS, "exempt"),
+        optional exempt: tables(&EXEMPT, 0..=MAX_EXEMPTIONS, "exempt"),
             "[{ limits = [\"*\"], match = { path = \"/health\" } }]",
             "Requests that some limits do not count.";
         optional response: NamedTables(&RESPONSE, MAX_RESPONSES),

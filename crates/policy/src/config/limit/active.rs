@@ -16,7 +16,7 @@ use ratekeeper_core::{Origin, Time};
 use toml::de::DeValue;
 use toml::value::{Datetime, Offset};
 
-use crate::config::settings::time_zone;
+use crate::config::settings;
 use crate::config::{At, Draft, Findings, Table, ZoneSpec, codes, first_reason, shown};
 use crate::model::rules::active::{Days, Hours, Schedule};
 use crate::model::rules::calendar::zone_name;
@@ -41,7 +41,7 @@ pub(super) fn active(
     let (first, end) = (from.as_ref(), until.as_ref());
     let is_local = |moment: &At<Moment>| moment.value.offset.is_none();
     let local = first.is_some_and(is_local) || end.is_some_and(is_local);
-    let zone = match (time_zone::zone(table, out), of_policy) {
+    let zone = match (settings::zone(table, out), of_policy) {
         (ZoneSpec::Unset, of_policy) => of_policy.clone(),
         (own, _) => own,
     };

@@ -6,10 +6,9 @@ use std::ops::Range;
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Call, Nanos, Outage};
 
 use super::cost::CostEstimate;
-use crate::Correction;
 use crate::config::quantity::Quantity;
 use crate::config::{At, Findings, SpannedValue, Table, codes, first_reason, shown, whole};
-use crate::model::rules::correction::ResultSet;
+use crate::{Correction, ResultSet};
 
 /// Time within which a report corrects a charge, unless the limit sets another.
 const DEFAULT_WITHIN: Nanos = Nanos::from_secs(120);

@@ -1,6 +1,6 @@
 //! Draft: a limit on its way from the file to a rule, with the places that findings name.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl Draft<'_> {
 }
 
 /// Returns the indices of limits by their names.
-pub(in crate::config) fn by_name(drafts: &[Draft<'_>]) -> HashMap<Arc<str>, usize> {
+pub(in crate::config) fn by_name(drafts: &[Draft<'_>]) -> BTreeMap<Arc<str>, usize> {
     let names = drafts
         .iter()
         .map(|draft| Arc::clone(&draft.rule.limit.name));
@@ -107,7 +107,7 @@ impl LimitList {
         &self,
         by: &Draft<'_>,
         drafts: &[Draft<'_>],
-        names: &HashMap<Arc<str>, usize>,
+        names: &BTreeMap<Arc<str>, usize>,
         out: &mut Findings<'_>,
     ) -> Vec<At<usize>> {
         let mut listed: Vec<At<usize>> = Vec::new();

@@ -1,13 +1,13 @@
 //! Exempt: `[[exempt]]`, given to the limits it names.
 
+use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 
 use super::descriptors::separate;
-use super::draft::{HERE, unknown_limit};
+use super::draft::{HERE, by_name, unknown_limit};
 use super::requests::requests;
 use crate::config::{At, Draft, Findings, PolicyFiles, Reason, Table, codes};
-use crate::model::matching::glob::Glob;
-use crate::{Exemption, Matcher};
+use crate::{Exemption, Glob, Matcher};
 
 /// Reads the exemptions, adds each to the limits it names, and returns them.
 pub(in crate::config) fn exempt(
@@ -17,7 +17,8 @@ pub(in crate::config) fn exempt(
     out: &mut Findings<'_>,
 ) -> Vec<At<Arc<Exemption>>> {
     let mut all = Vec::new();
-    let sorted = Sorted::new(drafts);
+    let sorted = by_name(drafts);
+    let names = || sorted.keys().map(|name| &**name);
     for (index, table) in root.tables("exempt") {
         separate(table, &format!("exempt {}", index + 1), out);
         let requests = requests(table, files, out);
@@ -32,19 +33,22 @@ pub(in crate::config) fn exempt(
         for glob in &globs {
             let compiled = Glob::new(glob.value.as_bytes());
             let mut found = false;
-            for (name, index) in sorted.that_may_fit(glob.value) {
-                if (!found || !exempted[index]) && compiled.matches(name.as_bytes()) {
-                    (found, exempted[index]) = (true, true);
+            // Names that begin as the pattern does: most patterns are compared with few of them.
+            let head = glob.value.split('*').next().unwrap_or_default();
+            let likely = sorted.range::<str, _>((Included(head), Unbounded));
+            for (name, index) in likely.take_while(|(name, _)| name.starts_with(head)) {
+                if (!found || !exempted[*index]) && compiled.matches(name.as_bytes()) {
+                    (found, exempted[*index]) = (true, true);
                 }
             }
             if !found && glob.value != "*" {
-                let first = sorted.names().next().map(|first| {
+                let first = names().next().map(|first| {
                     format!(
                         "write the name of a limit, such as \"{first}\", or \"*\" for all of them"
                     )
                 });
                 let other = first.as_deref().unwrap_or("write \"*\" for all limits");
-                unknown_limit(glob, sorted.names(), Reason::new(HERE, other), out);
+                unknown_limit(glob, names(), Reason::new(HERE, other), out);
             }
         }
         for (draft, _) in drafts.iter_mut().zip(exempted).filter(|(_, it)| *it) {
@@ -61,33 +65,6 @@ pub(in crate::config) fn exempt(
         all.push(At::new(exemption, table.place("match")));
     }
     all
-}
-
-/// The limits by name, so that most patterns are compared with few of them.
-struct Sorted(Vec<(Arc<str>, usize)>);
-
-impl Sorted {
-    fn new(drafts: &[Draft<'_>]) -> Self {
-        let names = drafts
-            .iter()
-            .map(|draft| Arc::clone(&draft.rule.limit.name));
-        let mut sorted: Vec<_> = names.zip(0..).collect();
-        sorted.sort_unstable();
-        Self(sorted)
-    }
-
-    /// Returns the limits with names that begin as `glob` does, up to its first `*`.
-    fn that_may_fit(&self, glob: &str) -> impl Iterator<Item = (&str, usize)> {
-        let head = glob.split('*').next().unwrap_or_default();
-        let start = self.0.partition_point(|(name, _)| &**name < head);
-        let named = self.0[start..].iter();
-        let named = named.map(|(name, index)| (&**name, *index));
-        named.take_while(move |(name, _)| name.starts_with(head))
-    }
-
-    fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|(name, _)| &**name)
-    }
 }
 
 /// Returns true if each value that a limit matches is exempt: in all fields of the exemption.

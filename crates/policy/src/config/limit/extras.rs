@@ -17,13 +17,13 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Denials, Limit, LimitId, Nanos};
+use ratekeeper_core::{Denials, Nanos};
 
 use super::draft::{Extra, ExtraShare};
 use crate::config::document::scalar::{Scalar, percentage};
 use crate::config::fields::MAX_PERCENT;
 use crate::config::quantity::Quantity;
-use crate::config::variants::{VariantReader, extra_quantity};
+use crate::config::variants::{VariantReader, extra_quantity, variant};
 use crate::config::{At, Draft, Findings, Reason, Table, codes, first_reason, is_excluded, shown};
 use crate::model::rules::signal::{
     Gate, LOAD, PPM_OF_PERCENT, Signal, UpstreamMeasure, upstream_signal,
@@ -146,7 +146,7 @@ pub(super) fn extra(
     let At { value: share, at } = share;
     let quantity = extra_quantity(draft, base.value, share, &at, reader, out)?;
     Some(Extra {
-        rule: beside(&draft.rule, suffix, role, quantity),
+        rule: beside(&draft.rule, suffix, role, &quantity),
         share,
         at,
     })
@@ -154,24 +154,15 @@ pub(super) fn extra(
 
 /// Returns a rule beside another, with a quantity and counters of its own. It has the requests and
 /// the keys of the other, and no alert: that of the other sees every request.
-pub(super) fn beside(own: &Rule, suffix: &str, role: Role, quantity: Quantity) -> Rule {
+pub(super) fn beside(own: &Rule, suffix: &str, role: Role, quantity: &Quantity) -> Rule {
+    let name = format!("{}+{suffix}", own.limit.name);
     Rule {
-        limit: Limit {
-            name: format!("{}+{suffix}", own.limit.name).into(),
-            id: LimitId::default(),
-            algorithm: quantity.algorithm,
-            ..own.limit.clone()
-        },
-        quota: quantity.quota,
-        window: quantity.window,
-        keeps_to: quantity.keeps_to,
-        text: quantity.text,
         variants: Variants::default(),
         role,
         otherwise: Vec::new(),
         replaces: Vec::new(),
         alert: None,
-        ..own.clone()
+        ..own.with_numbers(&variant(&own.limit, name, quantity))
     }
 }
 

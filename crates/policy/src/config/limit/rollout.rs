@@ -45,7 +45,7 @@ pub(in crate::config) fn candidates(
                 RuleMode::Enforce | RuleMode::Shadow => RuleMode::Shadow,
             },
             percent: None,
-            ..beside(own, "candidate", Role::Candidate, quantity)
+            ..beside(own, "candidate", Role::Candidate, &quantity)
         };
         draft.candidate = Some(Box::new(candidate));
     }

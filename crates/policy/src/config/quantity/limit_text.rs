@@ -20,7 +20,7 @@ use super::forms::quantity;
 use crate::config::document::syntax;
 use crate::config::fields::{LIMIT, QUANTITY};
 use crate::config::render::{Colour, render};
-use crate::config::settings::time_zone;
+use crate::config::settings;
 use crate::config::{Context, Diagnostic, Findings, Table, codes};
 
 /// File name in messages that point at the text.
@@ -86,7 +86,7 @@ fn algorithm(
     out: &mut Findings<'_>,
 ) -> Option<AnyAlgorithm> {
     out.fields(written, 0..0, &QUANTITY, "the limiter");
-    let zone = time_zone::zone(Table::root(written, &QUANTITY), out);
+    let zone = settings::zone(Table::root(written, &QUANTITY), out);
     let table = Table::root(written, &LIMIT); // whose reader asks for more fields
     let denials = match table.flag("count_denied") {
         Some(true) => Denials::Counted,

@@ -2,8 +2,9 @@
 
 use ratekeeper_core::Outage;
 
+use super::tls;
 use crate::config::{Findings, Table, header_name};
-use crate::{EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, Tls, envoy};
+use crate::{EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, envoy};
 
 /// Reads the configuration files of `[envoy]`.
 pub(super) fn envoy_files(envoy: Table<'_>) -> EnvoyFiles {
@@ -28,13 +29,6 @@ pub(super) fn envoy_files(envoy: Table<'_>) -> EnvoyFiles {
 
 /// Reads the listener settings of `[envoy]`.
 pub(super) fn envoy_door(envoy: Table<'_>, out: &mut Findings<'_>) -> EnvoyDoor {
-    let tls = envoy.table("tls").and_then(|tls| {
-        Some(Tls {
-            certificate: tls.owned("certificate")?,
-            key: tls.owned("key")?,
-            client_ca: tls.owned("client_ca"),
-        })
-    });
     EnvoyDoor {
         headers: match envoy.owned("headers") {
             Some("ietf") => EnvoyHeaders::Ietf,
@@ -47,7 +41,7 @@ pub(super) fn envoy_door(envoy: Table<'_>, out: &mut Findings<'_>) -> EnvoyDoor 
             _ => EnvoyBody::Off,
         },
         metadata: envoy.flag("metadata").unwrap_or_default(),
-        tls,
+        tls: envoy.table("tls").and_then(tls),
     }
 }
 

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use ratekeeper_core::Gcra;
 
 use super::routes::{adaptive_concurrency, routes, upstream};
+use super::tls;
 use crate::config::document::scalar::rate;
 use crate::config::fields::ERRORS;
 use crate::config::{At, Findings, PolicyFiles, Table, codes, first_reason, shown};
 use crate::model::matching::pattern::is_token;
 use crate::model::settings::upstream_url::is_server_name;
 use crate::{
-    AccessLogSettings, HealthCheck, LoggedResponses, ProxySettings, Route, Tls, UpstreamScheme,
+    AccessLogSettings, HealthCheck, LoggedResponses, ProxySettings, Route, UpstreamScheme,
     UpstreamTls, UpstreamUrl,
 };
 
@@ -53,7 +54,7 @@ pub(super) fn proxy(
     let upstream_tls = upstream_tls(table, upstream.iter().chain(others), out);
     Some(ProxySettings {
         address,
-        tls: certificates(table),
+        tls: table.tables("tls").filter_map(|(_, it)| tls(it)).collect(),
         upstream,
         upstream_tls,
         routes,
@@ -227,18 +228,6 @@ fn health(table: Table<'_>, out: &mut Findings<'_>) -> Option<HealthCheck> {
         path: path.value.into(),
         interval: table.span("interval"),
     })
-}
-
-/// Reads `tls`: a table, or a list of them.
-fn certificates(table: Table<'_>) -> Vec<Tls> {
-    let read = |(_, entry): (usize, Table<'_>)| {
-        Some(Tls {
-            certificate: entry.owned("certificate")?,
-            key: entry.owned("key")?,
-            client_ca: None,
-        })
-    };
-    table.tables("tls").filter_map(read).collect()
 }
 
 /// Reads `upstream_tls`, and warns if no connection uses it.

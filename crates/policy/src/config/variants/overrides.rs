@@ -1,7 +1,7 @@
 //! Overrides: `[[override]]`, other numbers for single keys of a limit.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,8 +18,7 @@ use crate::config::{
     At, Draft, Findings, LineCounter, Reason, Table, codes, shown, text_or_number,
 };
 use crate::model::keys::overrides::{Override, OverrideKey, Overrides, PartPattern};
-use crate::model::matching::glob::Glob;
-use crate::{KeyPart, PathCase};
+use crate::{Glob, KeyPart, PathCase};
 
 /// Collects the overrides of all limits.
 pub(in crate::config) struct OverrideReader<'r, 'a> {
@@ -30,7 +29,7 @@ pub(in crate::config) struct OverrideReader<'r, 'a> {
     /// `None` if it does not matter which have ended.
     unix_nanos: Option<u64>,
     /// Limits by name.
-    names: HashMap<Arc<str>, usize>,
+    names: BTreeMap<Arc<str>, usize>,
     /// Names of limits with errors.
     refused: HashSet<Box<str>>,
     /// By limit.
