@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use super::read::{CheckedTable, SpannedText, TablePlace};
+use super::read::{CheckedTable, TablePlace};
 use super::{EnvoyRateLimit, Unit};
-use crate::config::{Findings, codes, shown};
+use crate::config::{At, Findings, codes, shown};
 
 /// Reads the limit that a `rate_limit` grants.
 pub(super) fn grant(limit: &CheckedTable<'_>, out: &mut Findings<'_>) -> Option<EnvoyRateLimit> {
@@ -50,7 +50,7 @@ pub(super) fn grant(limit: &CheckedTable<'_>, out: &mut Findings<'_>) -> Option<
 }
 
 fn unit_of(
-    text: Option<SpannedText<'_>>,
+    text: Option<At<&str>>,
     limit: &CheckedTable<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Unit> {
@@ -76,7 +76,7 @@ fn unit_of(
 /// Returns the names that a rule replaces.
 pub(super) fn replaces(
     limit: &CheckedTable<'_>,
-    own: Option<&SpannedText<'_>>,
+    own: Option<&At<&str>>,
     out: &mut Findings<'_>,
 ) -> Box<[Arc<str>]> {
     let mut names = Vec::new();

@@ -14,13 +14,12 @@ use std::ops::Range;
 use ratekeeper_core::Origin;
 
 use super::grant::{grant, replaces};
-use super::metadata::metadata;
-use super::read::{CheckedTable, SpannedText, TablePlace};
+use super::read::{CheckedTable, TablePlace};
 use super::rule::LevelName;
 use super::tree::{DescriptorLevel, TreeNode, WantedValue};
 use super::yaml;
 use super::{Domain, EnvoyConfig, EnvoyRule, EnvoySettings, RuleId};
-use crate::config::{Diagnostic, Findings, codes, sha, shown};
+use crate::config::{At, Diagnostic, Findings, codes, sha, shown};
 
 /// Maximum number of domains of a configuration.
 const MAX_DOMAINS: usize = 1_000;
@@ -96,25 +95,18 @@ pub fn load(
     })
 }
 
-fn scalar(node: &yaml::YamlNode) -> Option<&str> {
-    match &node.content {
-        yaml::Content::Plain(text) | yaml::Content::Quoted(text) => Some(text),
-        _ => None,
-    }
-}
-
 /// Returns place and value of `kind` beside an `apiVersion`.
 fn resource(node: &yaml::YamlNode) -> Option<(Range<usize>, &str)> {
     let yaml::Content::Table(fields) = &node.content else {
         return None;
     };
     let value = |name: &str| {
-        let is_named = |(key, _): &&(yaml::YamlNode, yaml::YamlNode)| scalar(key) == Some(name);
+        let is_named = |(key, _): &&(yaml::YamlNode, yaml::YamlNode)| key.text() == Some(name);
         fields.iter().find(is_named).map(|(_, value)| value)
     };
     value("apiVersion")?;
     let kind = value("kind")?;
-    Some((kind.at.clone(), scalar(kind)?))
+    Some((kind.at.clone(), kind.text()?))
 }
 
 struct Loader {
@@ -176,12 +168,7 @@ impl Loader {
     }
 
     /// Takes the domain of a file out, to be added to; `None` if the file may not add to it.
-    fn domain(
-        &mut self,
-        name: &SpannedText<'_>,
-        file: &str,
-        out: &mut Findings<'_>,
-    ) -> Option<Domain> {
+    fn domain(&mut self, name: &At<&str>, file: &str, out: &mut Findings<'_>) -> Option<Domain> {
         if let Some(first) = self.owners.get(name.value)
             && !self.config.settings.merge_domains
         {
@@ -276,7 +263,7 @@ impl Loader {
         let shadow = table.flag("shadow_mode", out);
         let quota = table.flag("quota_mode", out);
         let detailed = table.flag("detailed_metric", out);
-        let metadata = table.free("metadata", out).map(|node| metadata(node, out));
+        let metadata = table.free("metadata", out);
         let limit = table.table("rate_limit", TablePlace::RateLimit, out)?;
         let grant = grant(&limit, out);
         let name = limit.text("name", out);

@@ -29,7 +29,6 @@ mod config;
 mod counters;
 mod grant;
 mod load;
-mod metadata;
 mod plan;
 mod read;
 mod rule;

@@ -13,8 +13,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use serde_json::{Map, Number, Value};
+
 use super::yaml::{Content, YamlNode, flag, is_null, is_number};
-use crate::config::{Findings, codes, shown};
+use crate::config::{At, Findings, codes, shown};
 
 /// Maximum size in bytes of a domain, key, value or name.
 const MAX_TEXT: usize = 1_024;
@@ -62,13 +64,6 @@ impl TablePlace {
     }
 }
 
-/// A text and where it stands.
-#[derive(Clone, Debug)]
-pub(super) struct SpannedText<'n> {
-    pub(super) value: &'n str,
-    pub(super) at: Range<usize>,
-}
-
 /// A table with fields that have been compared with the allowed ones.
 #[derive(Debug)]
 pub(super) struct CheckedTable<'n> {
@@ -94,8 +89,7 @@ impl<'n> CheckedTable<'n> {
             if place == TablePlace::File && node.is_null() {
                 return Some(table);
             }
-            wrong(node, place.what(), "a table", EXAMPLE, out);
-            return None;
+            return wrong(node, place.what(), "a table", EXAMPLE, out);
         };
         for (key, value) in entries {
             let Some(name) = field_name(key, out) else {
@@ -133,12 +127,11 @@ impl<'n> CheckedTable<'n> {
     }
 
     /// Reads a text as written; an empty one is `None`.
-    pub(super) fn text(&self, name: &str, out: &mut Findings<'_>) -> Option<SpannedText<'n>> {
+    pub(super) fn text(&self, name: &str, out: &mut Findings<'_>) -> Option<At<&'n str>> {
         let node = self.field(name)?;
-        let (Content::Plain(value) | Content::Quoted(value)) = &node.content else {
-            let what = format!("`{name}`");
-            wrong(node, &what, "a string", "write it on one line", out);
-            return None;
+        let what = format!("`{name}`");
+        let Some(value) = node.text() else {
+            return wrong(node, &what, "a string", "write it on one line", out);
         };
         if value.len() > MAX_TEXT {
             let message = format!("`{name}` has {} bytes", value.len());
@@ -147,10 +140,7 @@ impl<'n> CheckedTable<'n> {
                 .help("use a shorter string, here and in the calls");
             return None;
         }
-        (!value.is_empty()).then(|| SpannedText {
-            value,
-            at: node.at.clone(),
-        })
+        (!value.is_empty()).then(|| At::new(value, node.at.clone()))
     }
 
     /// Returns the range of a field, or else of the table.
@@ -171,8 +161,7 @@ impl<'n> CheckedTable<'n> {
         }
         let what = format!("`{name}`");
         let example = format!("write {name}: true, or {name}: false");
-        wrong(node, &what, "true or false", &example, out);
-        false
+        wrong(node, &what, "true or false", &example, out).unwrap_or_default()
     }
 
     /// Reads a whole number of up to 32 bits.
@@ -181,37 +170,31 @@ impl<'n> CheckedTable<'n> {
         let what = format!("`{name}`");
         let example = format!("write {name}: 100");
         let Content::Plain(text) = &node.content else {
-            wrong(node, &what, "a whole number", &example, out);
-            return None;
+            return wrong(node, &what, "a whole number", &example, out);
         };
         let digits = text.replace('_', "");
         if digits.len() > 1 && digits.starts_with('0') && !digits.contains('.') {
-            wrong(node, &what, "a decimal number", &example, out);
-            return None;
+            return wrong(node, &what, "a decimal number", &example, out);
         }
-        match digits.parse::<f64>() {
-            // Every whole number up to 2^32 is an `f64` exactly.
-            Ok(number) if is_number(&digits) && number.fract() == 0.0 => {
-                let whole = (0.0..=f64::from(u32::MAX)).contains(&number);
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "the number is whole and in range"
-                )]
-                let whole = whole.then_some(number as u32);
-                if whole.is_none() {
-                    let message = format!("{what} is out of range: {}", shown(text));
-                    let label = "expected 0 to 4294967295";
-                    out.error(codes::OUT_OF_RANGE, node.at.clone(), message, label)
-                        .help(example);
-                }
-                whole
-            }
-            _ => {
-                wrong(node, &what, "a whole number", &example, out);
-                None
-            }
+        let number = digits.parse::<f64>().ok().filter(|_| is_number(&digits));
+        let Some(number) = number.filter(|number| number.fract() == 0.0) else {
+            return wrong(node, &what, "a whole number", &example, out);
+        };
+        // Every whole number up to 2^32 is an `f64` exactly.
+        let is_in_range = (0.0..=f64::from(u32::MAX)).contains(&number);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the number is whole and in range"
+        )]
+        let whole = is_in_range.then_some(number as u32);
+        if whole.is_none() {
+            let message = format!("{what} is out of range: {}", shown(text));
+            let label = "expected 0 to 4294967295";
+            out.error(codes::OUT_OF_RANGE, node.at.clone(), message, label)
+                .help(example);
         }
+        whole
     }
 
     /// Reads a table.
@@ -224,15 +207,14 @@ impl<'n> CheckedTable<'n> {
         Self::new(self.field(name)?, place, out)
     }
 
-    /// Reads the free-form table of a descriptor.
-    pub(super) fn free(&self, name: &str, out: &mut Findings<'_>) -> Option<&'n YamlNode> {
+    /// Reads a table of any names and values as JSON.
+    pub(super) fn free(&self, name: &str, out: &mut Findings<'_>) -> Option<Map<String, Value>> {
         let node = self.field(name)?;
-        if let Content::Table(_) = node.content {
-            return Some(node);
-        }
-        let what = format!("`{name}`");
-        wrong(node, &what, "a table", EXAMPLE, out);
-        None
+        let Content::Table(fields) = &node.content else {
+            let what = format!("`{name}`");
+            return wrong(node, &what, "a table", EXAMPLE, out);
+        };
+        Some(object(fields, out))
     }
 
     /// Returns the tables of a list; items that are no tables are reported and left out.
@@ -247,8 +229,8 @@ impl<'n> CheckedTable<'n> {
         };
         let Content::List(list) = &node.content else {
             let what = format!("`{name}`");
-            wrong(node, &what, "a list", "begin each item with `- `", out);
-            return Vec::new();
+            return wrong(node, &what, "a list", "begin each item with `- `", out)
+                .unwrap_or_default();
         };
         let mut tables = Vec::with_capacity(list.len());
         for element in list {
@@ -290,7 +272,7 @@ fn field_name<'n>(key: &'n YamlNode, out: &mut Findings<'_>) -> Option<&'n str> 
 }
 
 /// Reports the name of a field that is none.
-pub(super) fn not_a_name(key: &YamlNode, kind: &str, out: &mut Findings<'_>) {
+fn not_a_name(key: &YamlNode, kind: &str, out: &mut Findings<'_>) {
     let message = format!("the name of a field must be a string, not {kind}");
     let label = "expected a string";
     out.error(codes::ENVOY_KEY_TYPE, key.at.clone(), message, label)
@@ -335,10 +317,55 @@ fn misplaced(
         .help("move it, or leave it out: the Go service ignores it too");
 }
 
-/// Reports a value of another type.
-fn wrong(node: &YamlNode, what: &str, wanted: &str, help: &str, out: &mut Findings<'_>) {
+/// Returns fields as JSON; those with keys that are no scalars are reported and left out.
+fn object(fields: &[(YamlNode, YamlNode)], out: &mut Findings<'_>) -> Map<String, Value> {
+    let mut object = Map::new();
+    for (key, value) in fields {
+        match key.text() {
+            Some(name) => drop(object.insert(name.to_owned(), json(value, out))),
+            None => not_a_name(key, key.kind(), out),
+        }
+    }
+    object
+}
+
+fn json(node: &YamlNode, out: &mut Findings<'_>) -> Value {
+    match &node.content {
+        Content::Plain(text) => scalar(text),
+        Content::Quoted(text) => Value::String(text.clone()),
+        Content::List(list) => list.iter().map(|node| json(node, out)).collect(),
+        Content::Table(fields) => Value::Object(object(fields, out)),
+    }
+}
+
+fn scalar(text: &str) -> Value {
+    if is_null(text) {
+        return Value::Null;
+    }
+    if let Some(flag) = flag(text) {
+        return Value::Bool(flag);
+    }
+    if is_number(text) {
+        let whole = text.parse::<i64>().ok().map(Number::from);
+        let float = || text.parse().ok().and_then(Number::from_f64);
+        if let Some(number) = whole.or_else(float) {
+            return Value::Number(number);
+        }
+    }
+    Value::String(text.to_owned())
+}
+
+/// Reports a value of another type; returns `None`.
+fn wrong<T>(
+    node: &YamlNode,
+    what: &str,
+    wanted: &str,
+    help: &str,
+    out: &mut Findings<'_>,
+) -> Option<T> {
     let message = format!("{what} must be {wanted}, not {}", node.kind());
     let label = format!("expected {wanted}");
     out.error(codes::TYPE, node.at.clone(), message, label)
         .help(help);
+    None
 }

@@ -41,6 +41,14 @@ pub(super) enum Content {
 }
 
 impl YamlNode {
+    /// Returns the text of a scalar, however it is written.
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.content {
+            Content::Plain(text) | Content::Quoted(text) => Some(text),
+            Content::List(_) | Content::Table(_) => None,
+        }
+    }
+
     /// Returns true for `~`, `null`, or no value at all.
     pub(super) fn is_null(&self) -> bool {
         matches!(&self.content, Content::Plain(text) if is_null(text))
@@ -120,13 +128,10 @@ impl<'t> YamlReader<'t, '_, '_> {
             let (event, at) = self.next()?;
             match event {
                 Event::DocumentStart(_) if document.is_some() => {
+                    let message = "a file is one document; the rest is not read";
+                    let label = "the second document starts here";
                     self.out
-                        .warning(
-                            codes::ENVOY_DOCUMENT,
-                            at,
-                            "a file is one document; the rest is not read",
-                            "the second document starts here",
-                        )
+                        .warning(codes::ENVOY_DOCUMENT, at, message, label)
                         .help("move it to a file of its own");
                     break;
                 }
@@ -156,9 +161,20 @@ impl<'t> YamlReader<'t, '_, '_> {
     fn unreadable(&mut self, error: &ScanError) -> Stopped {
         let at = self.places.byte(error.marker().index());
         let label = shown(error.info());
-        self.out
-            .error(codes::ENVOY_YAML, at..at, "this is not YAML", label)
-            .help("check indentation, quotes and brackets around here");
+        let help = "check indentation, quotes and brackets around here";
+        self.stop(codes::ENVOY_YAML, at..at, "this is not YAML", label, help)
+    }
+
+    /// Reports the error that ends the reading.
+    fn stop(
+        &mut self,
+        code: &'static str,
+        at: Range<usize>,
+        message: &str,
+        label: impl Into<String>,
+        help: &str,
+    ) -> Stopped {
+        self.out.error(code, at, message, label).help(help);
         Stopped
     }
 
@@ -170,16 +186,10 @@ impl<'t> YamlReader<'t, '_, '_> {
     ) -> Result<YamlNode, Stopped> {
         self.take(1, &at)?;
         if depth > MAX_DEPTH {
+            let message = "the file is nested too deeply";
             let label = format!("more than {MAX_DEPTH} lists and tables within one another");
-            self.out
-                .error(
-                    codes::ENVOY_BOUNDS,
-                    at,
-                    "the file is nested too deeply",
-                    label,
-                )
-                .help("use fewer levels: a descriptor needs no more than a call has entries");
-            return Err(Stopped);
+            let help = "use fewer levels: a descriptor needs no more than a call has entries";
+            return Err(self.stop(codes::ENVOY_BOUNDS, at, message, label, help));
         }
         let (anchor, content, end) = match event {
             Event::Alias(id) => return self.alias(id, at),
@@ -268,10 +278,8 @@ impl<'t> YamlReader<'t, '_, '_> {
         match source.content {
             Content::Table(fields) => {
                 for (key, value) in fields {
-                    let (Content::Plain(text) | Content::Quoted(text)) = &key.content else {
-                        continue;
-                    };
-                    if seen.insert(text.clone()) {
+                    let is_new = |text: &str| seen.insert(text.to_owned());
+                    if key.text().is_some_and(is_new) {
                         table.push((key, value));
                     }
                 }
@@ -282,13 +290,10 @@ impl<'t> YamlReader<'t, '_, '_> {
                 }
             }
             _ => {
+                let message = "`<<` merges tables only";
+                let label = "expected a table or a list of tables";
                 self.out
-                    .error(
-                        codes::TYPE,
-                        source.at,
-                        "`<<` merges tables only",
-                        "expected a table or a list of tables",
-                    )
+                    .error(codes::TYPE, source.at, message, label)
                     .help("write the name of an anchored table, as in <<: *base");
             }
         }
@@ -297,15 +302,9 @@ impl<'t> YamlReader<'t, '_, '_> {
     /// Returns a copy of the node that the anchor names.
     fn alias(&mut self, id: usize, at: Range<usize>) -> Result<YamlNode, Stopped> {
         let Some(node) = self.anchors.get(&id) else {
-            self.out
-                .error(
-                    codes::ENVOY_YAML,
-                    at,
-                    "an anchor contains itself",
-                    "used within itself",
-                )
-                .help("write the value out in place of the alias");
-            return Err(Stopped);
+            let message = "an anchor contains itself";
+            let help = "write the value out in place of the alias";
+            return Err(self.stop(codes::ENVOY_YAML, at, message, "used within itself", help));
         };
         let size = size(node);
         self.take(size, &at)?;
@@ -318,16 +317,10 @@ impl<'t> YamlReader<'t, '_, '_> {
             self.room = room;
             return Ok(());
         }
+        let message = "the file holds too many values";
         let label = format!("more than {MAX_NODES} keys and values, aliases unfolded");
-        self.out
-            .error(
-                codes::ENVOY_BOUNDS,
-                at.clone(),
-                "the file holds too many values",
-                label,
-            )
-            .help("split the domain over several files, with merge_domains = true");
-        Err(Stopped)
+        let help = "split the domain over several files, with merge_domains = true";
+        Err(self.stop(codes::ENVOY_BOUNDS, at.clone(), message, label, help))
     }
 
     /// Returns true if a tag makes a scalar a text; reports tags with another meaning.
