@@ -1,4 +1,6 @@
 //! The policy as it decides: no file, no diagnostic and no field of the language is known here.
+//!
+//! The names that most files use are exported here, and the files take them from the crate.
 
 pub(crate) mod client;
 pub(crate) mod keys;
@@ -21,9 +23,11 @@ pub use matching::body::{BodyField, BodyFields, ResponseReader};
 pub use matching::descriptor::{Descriptor, EntryName, Numbers};
 pub use matching::exemption::Exemption;
 pub use matching::facts::Facts;
+pub(crate) use matching::glob::{Glob, GlobPiece};
 pub use matching::matcher::Matcher;
 pub use matching::pattern::{Field, Pattern};
 pub use matching::patterns::Patterns;
+pub(crate) use matching::request::RequestFacts;
 pub use policy::{Charges, Entry, NoCharge, Policy, Uncharged};
 pub use rules::Rules;
 pub use rules::active::{Active, WallTime};

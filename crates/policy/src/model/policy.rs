@@ -13,11 +13,9 @@ use ratekeeper_core::{Key, Limit, Origin};
 use crate::model::client::claims::LazyClaims;
 use crate::model::keys::key_writer::{KeySubject, KeyWriter};
 use crate::model::keys::variants::{Allowance, Held, HeldBy, KeyAsk};
-use crate::model::matching::request::RequestFacts;
-use crate::model::rules::signal::Signal;
 use crate::{
-    ByHand, ClientIp, Country, Facts, Geo, HandAct, HeaderStyle, KeyBytes, Plans, Priority, Rule,
-    Rules, Settings, Tokens, WallTime,
+    ByHand, ClientIp, Country, Facts, Geo, HandAct, HeaderStyle, KeyBytes, Plans, Priority,
+    RequestFacts, Rule, Rules, Settings, Signal, Tokens, WallTime,
 };
 pub use charges::{Charges, Entry, NoCharge, Uncharged};
 

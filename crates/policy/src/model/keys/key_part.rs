@@ -36,7 +36,6 @@
 //! them, because the application may read any of them and a made-up one must gain nothing.
 
 mod plain;
-mod unknown;
 mod values;
 
 use std::fmt;
@@ -45,8 +44,6 @@ use std::str::FromStr;
 use crate::model::keys::value::Prefix;
 use crate::model::matching::pattern::is_token;
 use crate::{BodyField, EntryName, ValueError};
-pub(crate) use unknown::WORDS;
-use unknown::unknown;
 pub(crate) use values::{Around, PartValue};
 
 /// Longest name of a header, cookie, query parameter or attribute, in bytes.
@@ -59,6 +56,33 @@ const SECRET_HEADERS: [&str; 5] = [
     "cookie",
     "x-api-key",
     "x-auth-token",
+];
+
+/// The parts without a name, by their words.
+pub(crate) static PLAIN: [(&str, KeyPart); 11] = [
+    ("all", KeyPart::All),
+    ("ip", KeyPart::Ip { bits: None }),
+    ("path", KeyPart::Path),
+    ("route", KeyPart::Route),
+    ("method", KeyPart::Method),
+    ("host", KeyPart::Host),
+    ("country", KeyPart::Country),
+    ("continent", KeyPart::Continent),
+    ("asn", KeyPart::Asn),
+    ("bearer", KeyPart::Bearer),
+    ("api_key", KeyPart::ApiKey),
+];
+
+/// The kinds of parts that a name follows.
+const KINDS: [&str; 8] = [
+    "header",
+    "cookie",
+    "query",
+    "attr",
+    "jwt",
+    "form",
+    "json",
+    "descriptor",
 ];
 
 /// One component of a limit's key.
@@ -128,25 +152,15 @@ impl KeyPart {
                 bits: Some(parse_bits(text, bits)?),
             });
         }
+        if let Some((_, part)) = PLAIN.iter().find(|(word, _)| *word == text) {
+            return Ok(part.clone());
+        }
         match text {
-            "all" => Ok(Self::All),
-            "ip" => Ok(Self::Ip { bits: None }),
-            "path" => Ok(Self::Path),
-            "route" => Ok(Self::Route),
-            "method" => Ok(Self::Method),
-            "host" => Ok(Self::Host),
-            "country" => Ok(Self::Country),
-            "continent" => Ok(Self::Continent),
-            "asn" => Ok(Self::Asn),
-            "bearer" => Ok(Self::Bearer),
-            "api_key" => Ok(Self::ApiKey),
-            "header" | "cookie" | "query" | "attr" | "jwt" | "form" | "descriptor" => {
-                Err(ValueError::new(
-                    format!("key part `{text}` needs a name"),
-                    format!("write \"{text}:NAME\""),
-                ))
-            }
             "json" => BodyField::parse("json:").map(Self::Body),
+            kind if KINDS.contains(&kind) => Err(ValueError::new(
+                format!("key part `{kind}` needs a name"),
+                format!("write \"{kind}:NAME\""),
+            )),
             _ => Err(unknown(text, text)),
         }
     }
@@ -219,25 +233,18 @@ fn prefix(bits: Option<u8>, ipv6_prefix: u8) -> Prefix {
 impl fmt::Display for KeyPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::All => f.write_str("all"),
-            Self::Ip { bits: None } => f.write_str("ip"),
             Self::Ip { bits: Some(bits) } => write!(f, "ip/{bits}"),
-            Self::Path => f.write_str("path"),
-            Self::Route => f.write_str("route"),
-            Self::Method => f.write_str("method"),
-            Self::Host => f.write_str("host"),
-            Self::Country => f.write_str("country"),
-            Self::Continent => f.write_str("continent"),
-            Self::Asn => f.write_str("asn"),
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Query(name) => write!(f, "query:{name}"),
-            Self::Bearer => f.write_str("bearer"),
-            Self::ApiKey => f.write_str("api_key"),
             Self::Attribute(name) => write!(f, "attr:{name}"),
             Self::Claim(name) => write!(f, "jwt:{name}"),
             Self::Body(field) => field.fmt(f),
             Self::Descriptor(name) => write!(f, "descriptor:{name}"),
+            plain => {
+                let word = PLAIN.iter().find(|(_, part)| part == plain);
+                f.write_str(word.map_or("", |(word, _)| word))
+            }
         }
     }
 }
@@ -247,6 +254,37 @@ impl FromStr for KeyPart {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         Self::parse(text)
     }
+}
+
+/// Explains a word that is no key part, by the nearest one that is.
+fn unknown(text: &str, kind: &str) -> ValueError {
+    /// Maximum number of edits of a near spelling.
+    const NEAR: usize = 2;
+    let lower = kind.to_ascii_lowercase();
+    let distance = |known: &str| {
+        // A long word costs nothing but its length.
+        let is_close = lower.len().abs_diff(known.len()) <= NEAR;
+        is_close.then(|| strsim::damerau_levenshtein(&lower, known))
+    };
+    let words = PLAIN.iter().map(|(word, _)| (*word, ""));
+    let near = words
+        .chain(KINDS.map(|kind| (kind, ":")))
+        .filter_map(|(known, sign)| Some((distance(known)?, known, sign)))
+        .min_by_key(|(far, ..)| *far)
+        .filter(|(far, known, _)| *far <= NEAR.min(known.len() - 1));
+    let name = text.strip_prefix(kind);
+    let name = name.and_then(|rest| rest.strip_prefix(':'));
+    let help = match near {
+        Some((_, near, ":")) => format!("did you mean `{near}:{}`?", name.unwrap_or("NAME")),
+        Some((_, near, _)) => format!("did you mean `{near}`?"),
+        None => {
+            "write one of: all, ip, ip/24, path, route, method, host, country, continent, asn, \
+                 header:X, cookie:X, query:X, bearer, api_key, attr:X, jwt:X, form:X, json:/X, \
+                 descriptor:X"
+                .into()
+        }
+    };
+    ValueError::new(format!("unknown key part `{text}`"), help)
 }
 
 fn parse_bits(text: &str, bits: &str) -> Result<u8, ValueError> {

@@ -14,8 +14,7 @@ use smallvec::SmallVec;
 
 use crate::model::keys::key_part::{Around, PartValue};
 use crate::model::keys::value::{is_hashed, write_missing};
-use crate::model::matching::request::RequestFacts;
-use crate::{Facts, KeyBytes, KeyPart, MissingKey, PathCase, Rule, WallTime};
+use crate::{Facts, KeyBytes, KeyPart, MissingKey, PathCase, RequestFacts, Rule, WallTime};
 
 /// Maximum number of values remembered per request; further ones are computed again.
 const REMEMBERED: usize = 8;
@@ -44,15 +43,7 @@ struct WrittenValue<'p> {
 /// request states for its parts, of which the first changes fastest.
 pub(crate) type KeyNumber = usize;
 
-/// A value of a key part under a rule.
-enum RulePart {
-    Value(KeyBytes),
-    StandIn(KeyBytes),
-    Skip,
-    Deny,
-}
-
-/// Result of writing the key of a request under a rule.
+/// Result of writing the key of a request under a rule, or a part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeySubject {
     /// Written, every part of it.
@@ -142,8 +133,10 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
                     return KeySubject::Deny;
                 }
                 (PartValue::Missing, MissingKey::Shared) => write_missing(None, out),
-                (PartValue::Missing, MissingKey::Use(stand_in)) => {
-                    self.stand_in(stand_in, rule, out);
+                (PartValue::Missing, MissingKey::Use(part)) => {
+                    let mut value = KeyBytes::default();
+                    self.value(part, rule, &mut value);
+                    write_stand_in(part, &value, out);
                 }
             }
             subject = KeySubject::StandIn;
@@ -155,23 +148,20 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
         let (mut subject, mut rest) = (KeySubject::Known, number);
         for part in &rule.key {
             let values = self.rule_parts(part, rule);
-            let at = rest % values.len();
+            let (of_part, bytes) = &values[rest % values.len()];
             rest /= values.len();
-            match &values[at] {
-                RulePart::Value(bytes) => out.extend(bytes),
-                RulePart::StandIn(bytes) => {
-                    out.extend(bytes);
-                    subject = KeySubject::StandIn;
-                }
-                RulePart::Skip => return KeySubject::Skip,
-                RulePart::Deny => return KeySubject::Deny,
+            out.extend(bytes);
+            match of_part {
+                KeySubject::Known => {}
+                KeySubject::StandIn => subject = KeySubject::StandIn,
+                KeySubject::Skip | KeySubject::Deny => return *of_part,
             }
         }
         subject
     }
 
     /// Returns all values of a part under a rule, at least one.
-    fn rule_parts(&self, part: &KeyPart, rule: &Rule) -> Vec<RulePart> {
+    fn rule_parts(&self, part: &KeyPart, rule: &Rule) -> Vec<(KeySubject, KeyBytes)> {
         let all = |part: &KeyPart| {
             part.all(
                 self.request,
@@ -180,30 +170,23 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
             )
         };
         let Ok(values) = all(part) else {
-            return vec![RulePart::Deny];
+            return vec![(KeySubject::Deny, KeyBytes::default())];
         };
-        let missing = |stand_in: Option<(&KeyPart, &KeyBytes)>| {
-            let stand_in = stand_in.and_then(|(part, bytes)| {
-                let value = Key::from_bytes(bytes).parts().next();
-                value.map(|value| (part, value))
-            });
+        let stand_in = |part: &KeyPart, value: Option<KeyBytes>| {
             let mut out = KeyBytes::default();
-            write_missing(stand_in, &mut out);
-            RulePart::StandIn(out)
+            write_stand_in(part, &value.unwrap_or_default(), &mut out);
+            (KeySubject::StandIn, out)
         };
         let mut out = Vec::new();
         for value in values {
             match (value, &rule.missing_key) {
-                (Some(bytes), _) => out.push(RulePart::Value(bytes)),
-                (None, MissingKey::Skip) => out.push(RulePart::Skip),
-                (None, MissingKey::Deny) => out.push(RulePart::Deny),
-                (None, MissingKey::Shared) => out.push(missing(None)),
+                (Some(bytes), _) => out.push((KeySubject::Known, bytes)),
+                (None, MissingKey::Skip) => out.push((KeySubject::Skip, KeyBytes::default())),
+                (None, MissingKey::Deny) => out.push((KeySubject::Deny, KeyBytes::default())),
+                (None, MissingKey::Shared) => out.push(stand_in(part, None)),
                 (None, MissingKey::Use(part)) => {
                     let values = all(part).unwrap_or_else(|_| vec![None]);
-                    let stand_ins = values
-                        .iter()
-                        .map(|value| missing(value.as_ref().map(|value| (part, value))));
-                    out.extend(stand_ins);
+                    out.extend(values.into_iter().map(|value| stand_in(part, value)));
                 }
             }
         }
@@ -255,14 +238,10 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
             _ => None,
         }
     }
+}
 
-    /// Writes another part as a stand-in; requests without that one as well share a counter.
-    fn stand_in(&mut self, part: &KeyPart, rule: &Rule, out: &mut KeyBytes) {
-        let mut bytes = KeyBytes::default();
-        self.value(part, rule, &mut bytes);
-        match Key::from_bytes(&bytes).parts().next() {
-            Some(value) => write_missing(Some((part, value)), out),
-            None => write_missing(None, out),
-        }
-    }
+/// Writes a value of another part as a stand-in; requests without that one as well share a counter.
+fn write_stand_in(part: &KeyPart, value: &KeyBytes, out: &mut KeyBytes) {
+    let value = Key::from_bytes(value).parts().next();
+    write_missing(value.map(|value| (part, value)), out);
 }

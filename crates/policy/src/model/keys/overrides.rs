@@ -22,10 +22,9 @@ use std::hash::{Hash, Hasher};
 use foldhash::fast::RandomState;
 use ratekeeper_core::{Key, KeyBuilder};
 
-use crate::KeyBytes;
 use crate::model::keys::value::is_hash;
 use crate::model::keys::variants::{Allowance, KeyAsk};
-use crate::model::matching::glob::Glob;
+use crate::{Glob, KeyBytes};
 
 /// `[[override]]`: an allowance for one key, or for those of a pattern.
 #[derive(Clone, Debug)]

@@ -27,12 +27,10 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Key, Limit, LimitKeys, Nanos, Permits, Quota};
 
-use crate::KeyPart;
 use crate::model::keys::key_part::Around;
 use crate::model::keys::overrides::{Override, Overrides};
-use crate::model::keys::plan::Plans;
-use crate::model::matching::request::RequestFacts;
 use crate::model::rules::calendar::MonthDay;
+use crate::{KeyPart, Plans, RequestFacts};
 
 /// Other numbers of a rule.
 #[derive(Clone, Debug)]

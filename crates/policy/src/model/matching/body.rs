@@ -59,13 +59,14 @@ enum Place {
 }
 
 /// Value of a field.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum BodyValue<'a> {
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum BodyValue<T> {
     /// The body has no such value, or cannot be read.
+    #[default]
     Absent,
     /// No text and no number.
     Other,
-    Text(&'a str),
+    Text(T),
     /// The body names the field twice.
     Ambiguous,
 }
@@ -84,18 +85,7 @@ pub(crate) enum BodyValue<'a> {
 pub struct BodyFields<'p> {
     fields: &'p [BodyField],
     /// One for each field.
-    values: Vec<Found>,
-}
-
-/// Value of a field while a body is read.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-enum Found {
-    #[default]
-    Absent,
-    /// Named, with a value that is no text or number.
-    Other,
-    Text(String),
-    Ambiguous,
+    values: Vec<BodyValue<String>>,
 }
 
 /// Form of a body.
@@ -178,7 +168,7 @@ impl<'p> BodyFields<'p> {
     /// Reads the values of `fields` from a whole body, with the headers of its request. A body that
     /// cannot be read has none.
     pub fn read(fields: &'p [BodyField], headers: &[(&str, &[u8])], body: &[u8]) -> Self {
-        let mut values = vec![Found::Absent; fields.len()];
+        let mut values = vec![BodyValue::Absent; fields.len()];
         match syntax(headers) {
             Some(Syntax::Form) => read_form(fields, body, &mut values),
             Some(Syntax::Json) => json::read(fields, body, &mut values),
@@ -187,18 +177,18 @@ impl<'p> BodyFields<'p> {
         Self { fields, values }
     }
 
-    pub(crate) fn value(&self, field: &BodyField) -> BodyValue<'_> {
+    pub(crate) fn value(&self, field: &BodyField) -> BodyValue<&str> {
         let mut pairs = self.fields.iter().zip(&self.values);
         match pairs.find(|(known, _)| *known == field) {
-            Some((_, Found::Text(text))) if !text.is_empty() => BodyValue::Text(text),
-            Some((_, Found::Ambiguous)) => BodyValue::Ambiguous,
-            Some((_, Found::Other)) => BodyValue::Other,
+            Some((_, BodyValue::Text(text))) if !text.is_empty() => BodyValue::Text(text),
+            Some((_, BodyValue::Ambiguous)) => BodyValue::Ambiguous,
+            Some((_, BodyValue::Other)) => BodyValue::Other,
             _ => BodyValue::Absent,
         }
     }
 }
 
-impl Found {
+impl BodyValue<String> {
     /// Notes a value; a second one makes the field ambiguous.
     fn add(&mut self, value: Self) {
         *self = match self {
@@ -249,18 +239,18 @@ fn leaves_utf8(parameter: &[u8]) -> bool {
 
 /// Reads the fields of a form. One with a NUL in a name has no values, because PHP cuts the name
 /// there.
-fn read_form(fields: &[BodyField], body: &[u8], values: &mut [Found]) {
+fn read_form(fields: &[BodyField], body: &[u8], values: &mut [BodyValue<String>]) {
     for (name, value) in form_urlencoded::parse(body) {
         if name.contains('\0') {
-            values.fill(Found::Absent);
+            values.fill(BodyValue::Absent);
             return;
         }
         for (field, found) in fields.iter().zip(&mut *values) {
             if matches!(&field.place, Place::Form(wanted) if is_same_form_name(wanted, &name)) {
                 found.add(if value.contains(char::REPLACEMENT_CHARACTER) {
-                    Found::Other // not UTF-8: applications read it in different ways
+                    BodyValue::Other // not UTF-8: applications read it in different ways
                 } else {
-                    Found::Text(value.clone().into_owned())
+                    BodyValue::Text(value.clone().into_owned())
                 });
             }
         }

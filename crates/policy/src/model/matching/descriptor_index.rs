@@ -16,14 +16,13 @@
 //! others of that kind. Every limit that is found is compared in full.
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 
 use foldhash::fast::RandomState;
 use smallvec::{SmallVec, smallvec};
 
 use crate::model::matching::descriptor::MAX_ENTRIES;
-use crate::model::matching::glob::GlobPiece;
-use crate::{Descriptor, EntryName, Field, Pattern, Rule};
+use crate::{Descriptor, EntryName, Field, GlobPiece, Pattern, Rule};
 
 /// Maximum number of places of one rule that names several values of several entries. Beyond it,
 /// the longest lists of values are left to the comparison.
@@ -51,15 +50,8 @@ struct ShapeWay(Box<[(EntryName, GlobPiece)]>);
 /// Place of a rule in the index: the pieces it fixes, in the order of names.
 type ShapePlace<'a> = SmallVec<[(&'a EntryName, GlobPiece, &'a [u8]); 4]>;
 
-/// The domain of a shape.
-#[derive(Clone, Copy, Debug)]
-enum ShapeDomain<'a> {
-    Any,
-    Named(&'a [u8]),
-}
-
 /// Subject of a hash.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Hash, Debug)]
 enum Of {
     Name,
     Shape,
@@ -73,42 +65,35 @@ impl DescriptorIndex {
     pub(crate) fn insert(&mut self, index: u32, rule: &Rule) {
         let names: BTreeSet<&EntryName> = rule.entry_names().collect();
         let domains = fixed_values(rule, &Field::Domain);
-        let domains =
-            domains.filter(|values| values.iter().all(|(piece, _)| *piece == GlobPiece::Whole));
-        let domains = if let Some(values) = domains {
-            let each = values.into_iter();
-            each.map(|(_, value)| ShapeDomain::Named(value)).collect()
-        } else {
-            self.has_any_domain = true;
-            vec![ShapeDomain::Any]
-        };
+        let is_whole = |(piece, _): &(GlobPiece, _)| *piece == GlobPiece::Whole;
+        let domains = domains.filter(|values| values.iter().all(is_whole));
+        self.has_any_domain |= domains.is_none();
+        let domains = domains.map_or_else(
+            || vec![None],
+            |values| values.into_iter().map(|(_, value)| Some(value)).collect(),
+        );
         let each_name = names.iter();
         let each_name = each_name.map(|name| self.name(name.key(), name.number()));
         let hash_of_names = each_name.fold(0, u64::wrapping_add);
         for domain in domains {
             if names.is_empty() {
-                self.enter(self.hash(Of::Whole, domain, 0).finish(), index);
+                self.enter(self.hash(Of::Whole, domain, 0), index);
                 continue;
             }
-            let shape = self.hash(Of::Shape, domain, hash_of_names).finish();
+            let shape = self.hash(Of::Shape, domain, hash_of_names);
             for place in places(rule, &names) {
-                let way = ShapeWay(
-                    place
-                        .iter()
-                        .map(|(name, piece, _)| ((*name).clone(), *piece))
-                        .collect(),
-                );
+                let pieces = place.iter();
+                let pieces = pieces.map(|(name, piece, _)| ((*name).clone(), *piece));
+                let way = ShapeWay(pieces.collect());
                 let ways = self.shapes.entry(shape).or_default();
-                let number = ways
-                    .iter()
-                    .position(|known| *known == way)
-                    .unwrap_or_else(|| {
-                        ways.push(way);
-                        ways.len() - 1
-                    });
+                let known = ways.iter().position(|known| *known == way);
+                let number = known.unwrap_or(ways.len());
+                if known.is_none() {
+                    ways.push(way);
+                }
                 let mut hasher = self.way(shape, number);
                 for (_, _, value) in place {
-                    write(&mut hasher, value);
+                    value.hash(&mut hasher);
                 }
                 self.enter(hasher.finish(), index);
             }
@@ -130,10 +115,10 @@ impl DescriptorIndex {
             return found;
         }
         let names = self.names(descriptor);
-        let domain = ShapeDomain::Named(descriptor.domain.as_bytes());
-        self.find_in(domain, names, descriptor, &mut found);
+        let domain = descriptor.domain.as_bytes();
+        self.find_in(Some(domain), names, descriptor, &mut found);
         if self.has_any_domain {
-            self.find_in(ShapeDomain::Any, names, descriptor, &mut found);
+            self.find_in(None, names, descriptor, &mut found);
         }
         if found.len() > 1 {
             found.sort_unstable();
@@ -142,17 +127,18 @@ impl DescriptorIndex {
         found
     }
 
+    /// Adds the rules that name this domain; with `None`, those that name none.
     fn find_in(
         &self,
-        domain: ShapeDomain<'_>,
+        domain: Option<&[u8]>,
         names: Option<u64>,
         descriptor: &Descriptor<'_>,
         found: &mut CandidateLimits,
     ) {
         let mut add = |hash| found.extend(self.rules.get(&hash).into_iter().flatten().copied());
-        add(self.hash(Of::Whole, domain, 0).finish());
+        add(self.hash(Of::Whole, domain, 0));
         let Some(names) = names else { return };
-        let shape = self.hash(Of::Shape, domain, names).finish();
+        let shape = self.hash(Of::Shape, domain, names);
         let ways = self.shapes.get(&shape).into_iter().flatten();
         for (number, way) in ways.enumerate() {
             let mut hasher = self.way(shape, number);
@@ -160,14 +146,8 @@ impl DescriptorIndex {
                 .0
                 .iter()
                 .map(|(name, piece)| piece.of(name.of(descriptor)?.as_bytes()));
-            let whole = pieces.all(|value| match value {
-                Some(value) => {
-                    write(&mut hasher, value);
-                    true
-                }
-                None => false,
-            });
-            if whole {
+            let mut add_to_hash = |value: &&[u8]| value.hash(&mut hasher);
+            if pieces.all(|value| value.inspect(&mut add_to_hash).is_some()) {
                 add(hasher.finish());
             }
         }
@@ -187,49 +167,27 @@ impl DescriptorIndex {
     }
 
     fn name(&self, key: &str, number: usize) -> u64 {
-        let mut hasher = self.begin(Of::Name, number as u64);
-        hasher.write(key.as_bytes());
-        hasher.finish()
+        self.hasher.hash_one((Of::Name, number, key))
     }
 
-    fn hash(&self, of: Of, domain: ShapeDomain<'_>, names: u64) -> impl Hasher + use<> {
-        let mut hasher = self.begin(of, names);
-        match domain {
-            ShapeDomain::Any => hasher.write_u8(0),
-            ShapeDomain::Named(domain) => {
-                hasher.write_u8(1);
-                hasher.write(domain);
-            }
-        }
-        hasher
+    fn hash(&self, of: Of, domain: Option<&[u8]>, names: u64) -> u64 {
+        self.hasher.hash_one((of, names, domain))
     }
 
     fn way(&self, shape: u64, number: usize) -> impl Hasher + use<> {
-        let mut hasher = self.begin(Of::Way, shape);
-        hasher.write_usize(number);
-        hasher
-    }
-
-    fn begin(&self, of: Of, word: u64) -> impl Hasher + use<> {
         let mut hasher = self.hasher.build_hasher();
-        hasher.write_u8(of as u8);
-        hasher.write_u64(word);
+        (Of::Way, shape, number).hash(&mut hasher);
         hasher
     }
-}
-
-/// Writes a value, so that different lists of values are written differently.
-fn write(hasher: &mut impl Hasher, value: &[u8]) {
-    hasher.write_usize(value.len());
-    hasher.write(value);
 }
 
 /// Returns the fixed pieces of the values without `!` of a field, if each has one.
 fn fixed_values<'a>(rule: &'a Rule, field: &Field) -> Option<Vec<(GlobPiece, &'a [u8])>> {
-    rule.matcher
-        .positive(|known| known == field)?
-        .map(Pattern::fixed)
-        .collect()
+    let mut fields = rule.matcher.fields.iter();
+    let (_, patterns) = fields.find(|(known, _)| known == field)?;
+    let values = patterns.iter().filter(|pattern| !pattern.negated);
+    let fixed: Option<Vec<_>> = values.map(Pattern::fixed).collect();
+    fixed.filter(|fixed| !fixed.is_empty())
 }
 
 /// Returns all combinations of the pieces that a rule fixes of its entries.

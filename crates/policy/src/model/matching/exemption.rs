@@ -1,7 +1,6 @@
 //! Exemption: requests that some limits do not count.
 
-use crate::model::matching::request::RequestFacts;
-use crate::{Facts, Matcher};
+use crate::{Facts, Matcher, RequestFacts};
 
 /// `[[exempt]]`: requests that some limits do not count.
 #[derive(Clone, Debug)]

@@ -5,8 +5,7 @@ use std::net::IpAddr;
 
 use crate::http::path::Reading;
 use crate::model::keys::stated::{Stated, StatedPlace};
-use crate::model::matching::request::RequestFacts;
-use crate::{Facts, Field, PathCase, Pattern, Patterns};
+use crate::{Facts, Field, PathCase, Pattern, Patterns, RequestFacts};
 
 /// `match = { .. }`: all fields must hold; within a field, one of the values.
 ///
@@ -127,17 +126,6 @@ impl Matcher {
         }
         Some(patterns.get(first?)?.text())
     }
-
-    /// Returns the values without `!` of the first field that is `wanted` and has any.
-    pub(crate) fn positive(
-        &self,
-        wanted: impl Fn(&Field) -> bool,
-    ) -> Option<impl Iterator<Item = &Pattern>> {
-        let mut fields = self.fields.iter();
-        let (_, patterns) = fields
-            .find(|(field, patterns)| wanted(field) && patterns.iter().any(|p| !p.negated))?;
-        Some(patterns.iter().filter(|pattern| !pattern.negated))
-    }
 }
 
 /// A value of a request, in the form that patterns are compared with.
@@ -157,6 +145,7 @@ impl Field {
         request: &RequestFacts<'_>,
         mut holds: impl FnMut(&[FieldValue<'_>]) -> bool,
     ) -> bool {
+        let descriptor = request.facts.descriptor.as_ref();
         let mut text_holds = |value: &[u8]| match value {
             [] => holds(&[]),
             _ => holds(&[FieldValue::Text(value)]),
@@ -172,10 +161,7 @@ impl Field {
                 let mut readings = request.readings().iter();
                 readings.any(|reading| holds(&[FieldValue::Path(reading)]))
             }
-            Self::Ip => match request.ip {
-                Some(ip) => holds(&[FieldValue::Address(ip)]),
-                None => holds(&[]),
-            },
+            Self::Ip => holds(request.ip.map(FieldValue::Address).as_slice()),
             Self::Country => text_holds(request.country().code().as_bytes()),
             Self::Continent => text_holds(request.country().continent().as_bytes()),
             Self::Asn => text_holds(request.network()),
@@ -186,17 +172,14 @@ impl Field {
                 text_holds(request.attribute(name).unwrap_or_default().as_bytes())
             }
             Self::Claim(name) => text_holds(request.claim(name).unwrap_or_default().as_bytes()),
-            Self::Domain => match request.facts.descriptor {
-                Some(descriptor) => holds(&[FieldValue::Text(descriptor.domain.as_bytes())]),
-                None => holds(&[]),
-            },
+            // Of descriptors, an empty value is one, too.
+            Self::Domain => {
+                let domain = descriptor.map(|it| FieldValue::Text(it.domain.as_bytes()));
+                holds(domain.as_slice())
+            }
             Self::Descriptor(name) => {
-                let descriptor = request.facts.descriptor;
-                let value = descriptor.and_then(|descriptor| name.of(&descriptor));
-                match value {
-                    Some(value) => holds(&[FieldValue::Text(value.as_bytes())]),
-                    None => holds(&[]),
-                }
+                let value = descriptor.and_then(|descriptor| name.of(descriptor));
+                holds(value.map(|it| FieldValue::Text(it.as_bytes())).as_slice())
             }
         }
     }

@@ -21,12 +21,11 @@ use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::{FoldHasher, RandomState};
 
-use crate::Pattern;
 use crate::http::path::PathCase;
 use crate::model::matching::common_part::{CommonPart, FirstSegments};
-use crate::model::matching::glob::GlobPiece;
 use crate::model::matching::gram_index::{GramIndex, GramLists};
 use crate::model::matching::matcher::FieldValue;
+use crate::{GlobPiece, Pattern};
 
 /// Number of patterns that are compared in the time in which grams are looked up.
 const FEW: usize = 8;

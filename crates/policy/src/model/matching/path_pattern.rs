@@ -19,10 +19,9 @@ use std::hash::Hasher;
 
 use smallvec::SmallVec;
 
-use crate::ValueError;
 use crate::http::path::{self, PathCase};
 use crate::model::matching::common_part::{CommonPart, MAX_SEGMENTS};
-use crate::model::matching::glob::{Glob, GlobPiece};
+use crate::{Glob, GlobPiece, ValueError};
 
 /// A compiled path pattern. It is compared with normal paths only.
 #[derive(Clone, PartialEq, Eq, Debug)]

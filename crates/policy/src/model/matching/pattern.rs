@@ -28,10 +28,9 @@ use crate::http::network::network;
 use crate::http::path::{PathCase, Reading};
 use crate::model::client::geo::normal_place;
 use crate::model::matching::common_part::{CommonPart, leading_bits};
-use crate::model::matching::glob::{Glob, GlobPiece};
 use crate::model::matching::gram_index::grams;
 use crate::model::matching::path_pattern::PathPattern;
-use crate::{EntryName, ValueError};
+use crate::{EntryName, Glob, GlobPiece, ValueError};
 
 /// Longest pattern, in bytes: bounds the work of a match.
 pub(crate) const MAX_PATTERN: usize = 1024;

@@ -115,7 +115,7 @@ impl<'a> RequestFacts<'a> {
 
     /// Returns the value of a field of the body: that of an attribute with its name, else of the
     /// body. A field of a form that the query names, too, is ambiguous.
-    pub(crate) fn body(&self, field: &BodyField) -> BodyValue<'a> {
+    pub(crate) fn body(&self, field: &BodyField) -> BodyValue<&'a str> {
         if let Some(stated) = self.attribute(field.as_str()) {
             return BodyValue::Text(stated);
         }

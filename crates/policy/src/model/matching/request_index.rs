@@ -18,8 +18,7 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
 use crate::model::matching::part_index::PartIndex;
-use crate::model::matching::request::RequestFacts;
-use crate::{Field, Pattern, Rule};
+use crate::{Field, Pattern, RequestFacts, Rule};
 
 /// Maximum number of values of a field by which one limit is found. Limits with more stand under
 /// another field, or are always compared.

@@ -20,8 +20,7 @@ use ratekeeper_core::{Algorithm as _, Key, KeyBuilder, Mode, Permits};
 
 use super::{Charges, Entry, NoCharge, Policy};
 use crate::model::keys::key_writer::{KeyNumber, KeySubject, KeyWriter, MAX_KEYS};
-use crate::model::keys::variants::HeldBy;
-use crate::{Allowance, Numbers, Rule};
+use crate::{Allowance, HeldBy, Numbers, Rule};
 
 impl Policy {
     /// Adds the charges of a rule that matches, or the reason why it is not charged.

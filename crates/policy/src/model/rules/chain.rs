@@ -14,8 +14,7 @@ use ratekeeper_core::{Key, Mode, Permits};
 use smallvec::SmallVec;
 
 use crate::model::keys::key_writer::{KeyNumber, KeySubject, KeyWriter};
-use crate::model::rules::signal::Signal;
-use crate::{Allowance, Charges, Entry, Policy, Role, Rule, RuleMode};
+use crate::{Allowance, Charges, Entry, Policy, Role, Rule, RuleMode, Signal};
 
 impl Policy {
     /// Adds the alternatives to the last entry, which is of `rule`, and its candidate.

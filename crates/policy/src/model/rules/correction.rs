@@ -39,15 +39,6 @@ pub struct Correction {
     pub record: Limit,
 }
 
-impl Correction {
-    /// Returns true if a report corrects charges of both in the same way.
-    pub(crate) fn agrees_with(&self, other: &Self) -> bool {
-        (self.is_estimate, self.within) == (other.is_estimate, other.within)
-            && (&self.count, &self.reset_on) == (&other.count, &other.reset_on)
-            && self.settle == other.settle
-    }
-}
-
 /// The place of the actual cost in a response: `settle` of `cost`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CostSource {
@@ -199,6 +190,13 @@ impl Correction {
         }
         let actual = report.cost_under(limit).filter(|_| self.is_estimate);
         Corrected::Cost(actual.unwrap_or(charged))
+    }
+
+    /// Returns true if a report corrects charges of both in the same way.
+    pub(crate) fn agrees_with(&self, other: &Self) -> bool {
+        (self.is_estimate, self.within) == (other.is_estimate, other.within)
+            && (&self.count, &self.reset_on) == (&other.count, &other.reset_on)
+            && self.settle == other.settle
     }
 }
 

@@ -3,8 +3,7 @@
 use ratekeeper_core::Permits;
 
 use crate::model::matching::body::BodyValue;
-use crate::model::matching::request::RequestFacts;
-use crate::{BodyField, Facts, Matcher, Unit};
+use crate::{BodyField, Facts, Matcher, RequestFacts, Unit};
 
 /// Cost of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,24 +80,25 @@ impl Cost {
     /// may read as any number.
     pub(crate) fn of(&self, request: &RequestFacts<'_>) -> Option<Permits> {
         let facts = request.facts;
-        let stated = match self {
-            Self::Request => return Some(facts.cost.unwrap_or(Permits::ONE)),
-            Self::Fixed(_) | Self::Priced(_) if looks(facts) => return Some(Permits::ZERO),
-            Self::Fixed(cost) => return Some(*cost),
+        Some(match self {
+            Self::Request => facts.cost.unwrap_or(Permits::ONE),
+            Self::Fixed(_) | Self::Priced(_) if looks(facts) => Permits::ZERO,
+            Self::Fixed(cost) => *cost,
             Self::Priced(prices) => {
                 let mut higher = prices.higher.iter();
                 let price = higher.find(|price| price.matcher.holds(request));
-                return Some(price.map_or(prices.usual, |price| price.is));
+                price.map_or(prices.usual, |price| price.is)
             }
-            Self::Attribute(name) | Self::Decimal(name, _) => facts.attribute(name),
-            Self::Body(field, unit) => return of_body(field, unit.as_ref(), request),
-        };
-        Some(match self {
-            Self::Decimal(_, unit) => {
+            Self::Attribute(name) => {
+                let stated = facts.attribute(name).and_then(whole_number);
+                stated.unwrap_or(Permits::ONE)
+            }
+            Self::Decimal(name, unit) => {
+                let stated = facts.attribute(name);
                 let cost = stated.and_then(|text| unit.permits(text));
                 cost.unwrap_or(unit.one())
             }
-            _ => stated.and_then(whole_number).unwrap_or(Permits::ONE),
+            Self::Body(field, unit) => return of_body(field, unit.as_ref(), request),
         })
     }
 }
@@ -108,17 +108,10 @@ impl Cost {
 fn of_body(field: &BodyField, unit: Option<&Unit>, request: &RequestFacts<'_>) -> Option<Permits> {
     let whole = Unit::new("", 0);
     let unit = unit.unwrap_or(&whole);
-    let read = |text: &str| {
-        let cost = if text.is_empty() {
-            unit.one()
-        } else {
-            unit.permits(text)?
-        };
-        Some(if cost == Permits::ZERO {
-            unit.one()
-        } else {
-            cost
-        })
+    let read = |text: &str| match unit.permits(text) {
+        Some(Permits::ZERO) => Some(unit.one()),
+        None if text.is_empty() => Some(unit.one()),
+        cost => cost,
     };
     match request.body(field) {
         BodyValue::Text(text) => read(text),

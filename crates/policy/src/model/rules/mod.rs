@@ -25,10 +25,8 @@ use ratekeeper_core::Limit;
 use serde_json::Value;
 
 use crate::model::matching::descriptor_index::DescriptorIndex;
-use crate::model::matching::request::RequestFacts;
-use crate::model::matching::request_index::{CandidateLists, RequestIndex};
-use crate::model::rules::signal::Gate;
-use crate::{BodyField, Descriptor, Field, KeyPart, Role, Rule, RuleMode};
+use crate::model::matching::request_index::RequestIndex;
+use crate::{BodyField, Descriptor, Field, Gate, KeyPart, RequestFacts, Role, Rule, RuleMode};
 
 /// The rules of a policy, read as a slice. Only values that the indexes do not use can change
 /// afterwards: the numbers of the limits, and enforce to shadow.
@@ -115,11 +113,24 @@ impl Rules {
     }
 
     /// Returns the rules that may match, in the order of the file, each once.
-    pub(crate) fn candidates<'a>(&'a self, request: &RequestFacts<'_>) -> Candidates<'a> {
-        Candidates {
-            rules: &self.all,
-            lists: self.requests.find(request),
-        }
+    pub(crate) fn candidates<'a>(
+        &'a self,
+        request: &RequestFacts<'_>,
+    ) -> impl Iterator<Item = (u32, &'a Rule)> {
+        let mut lists = self.requests.find(request);
+        // Merges the lists; an index in several of them comes once.
+        std::iter::from_fn(move || {
+            let index = *lists.iter().filter_map(|list| list.first()).min()?;
+            lists.retain(|list| {
+                if let [first, rest @ ..] = *list
+                    && *first == index
+                {
+                    *list = rest;
+                }
+                !list.is_empty()
+            });
+            Some((index, self.all.get(index as usize)?))
+        })
     }
 
     /// Returns the rules for descriptors that may match, in the order of the file, each once.
@@ -202,30 +213,6 @@ fn names_of(rule: &Rule) -> impl Iterator<Item = &str> {
         Field::Header(name) => Some(&**name),
         _ => None,
     }))
-}
-
-/// Merges sorted lists; an index in several of them comes once.
-pub(crate) struct Candidates<'a> {
-    rules: &'a [Rule],
-    lists: CandidateLists<'a>,
-}
-
-impl<'a> Iterator for Candidates<'a> {
-    type Item = (u32, &'a Rule);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let heads = self.lists.iter().filter_map(|list| list.first());
-        let index = *heads.min()?;
-        self.lists.retain(|list| {
-            if let [first, rest @ ..] = *list
-                && *first == index
-            {
-                *list = rest;
-            }
-            !list.is_empty()
-        });
-        Some((index, self.rules.get(index as usize)?))
-    }
 }
 
 impl Deref for Rules {

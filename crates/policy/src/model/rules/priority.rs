@@ -14,8 +14,7 @@
 
 use ratekeeper_core::Permits;
 
-use crate::Matcher;
-use crate::model::matching::request::RequestFacts;
+use crate::{Matcher, RequestFacts};
 
 /// `priority` of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]

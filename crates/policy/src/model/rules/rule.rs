@@ -7,13 +7,11 @@ use ratekeeper_core::{
 };
 
 use crate::model::matching::descriptor::MAX_ENTRIES;
-use crate::model::matching::request::RequestFacts;
 use crate::model::rules::cost::whole_number;
-use crate::model::rules::signal::Gate;
 use crate::{
     Active, Alert, Allowance, BodyField, Correction, Cost, Descriptor, EntryName, Exemption, Facts,
-    Field, KeyPart, KeyShare, Matcher, Numbers, Plans, Priority, Refusal, Unit, Variant, Variants,
-    WallTime,
+    Field, Gate, KeyPart, KeyShare, Matcher, Numbers, Plans, Priority, Refusal, RequestFacts, Unit,
+    Variant, Variants, WallTime,
 };
 
 /// One limit of the policy.

@@ -83,7 +83,19 @@ pub(super) fn decoded(encoded: &[u8]) -> Normal<'_> {
         return Normal::Borrowed(encoded);
     }
     let mut out = SmallVec::new();
-    decode(encoded, |run| out.extend_from_slice(run));
+    let mut rest = encoded;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%' || *byte == b'+') {
+        out.extend_from_slice(&rest[..at]);
+        let tail = &rest[at + 1..];
+        let (byte, tail) = match (rest[at], path::unescape(tail)) {
+            (b'%', Some(decoded)) => decoded,
+            (b'%', None) => (b'%', tail),
+            _ => (b' ', tail),
+        };
+        out.push(byte);
+        rest = tail;
+    }
+    out.extend_from_slice(rest);
     Normal::Changed(out)
 }
 
@@ -107,30 +119,6 @@ pub(crate) fn without_escapes(value: &[u8]) -> Normal<'_> {
     let text = String::from_utf8_lossy(&out);
     let valid = text.replace(char::REPLACEMENT_CHARACTER, "");
     Normal::Changed(valid.as_bytes().into())
-}
-
-/// Feeds a query name or value, decoded, to `take`, run by run.
-fn decode(encoded: &[u8], mut take: impl FnMut(&[u8])) {
-    let mut rest = encoded;
-    while let Some(at) = rest.iter().position(|byte| *byte == b'%' || *byte == b'+') {
-        take(&rest[..at]);
-        let tail = &rest[at + 1..];
-        rest = match (rest[at], path::unescape(tail)) {
-            (b'%', Some((byte, tail))) => {
-                take(&[byte]);
-                tail
-            }
-            (b'%', None) => {
-                take(b"%");
-                tail
-            }
-            _ => {
-                take(b" ");
-                tail
-            }
-        };
-    }
-    take(rest);
 }
 
 /// Returns the content of a quoted string of a cookie: `\"` is `"`, and `\142` is `b`. Without

@@ -11,14 +11,14 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use smallvec::SmallVec;
 
-use super::{BodyField, Found, Place, is_same_name};
+use super::{BodyField, BodyValue, Place, is_same_name};
 
 /// Integers up to here are exact as floating-point numbers: 2^53.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Reads the values of the fields with a pointer. A body that is no JSON has none, except that
 /// fields which were ambiguous up to the error stay so.
-pub(super) fn read(fields: &[BodyField], body: &[u8], values: &mut [Found]) {
+pub(super) fn read(fields: &[BodyField], body: &[u8], values: &mut [BodyValue<String>]) {
     let wanted = fields.iter().enumerate();
     let wanted = wanted.filter_map(|(index, field)| match &field.place {
         Place::Json(steps) => Some(Wanted { index, steps }),
@@ -32,11 +32,10 @@ pub(super) fn read(fields: &[BodyField], body: &[u8], values: &mut [Found]) {
     };
     let read = value.deserialize(&mut json).and_then(|()| json.end());
     if read.is_err() {
-        let mut values = values.iter_mut();
-        values
-            .by_ref()
-            .filter(|value| **value != Found::Ambiguous)
-            .for_each(|value| *value = Found::Absent);
+        let values = values.iter_mut();
+        for value in values.filter(|value| **value != BodyValue::Ambiguous) {
+            *value = BodyValue::Absent;
+        }
     }
 }
 
@@ -84,12 +83,12 @@ type WantedList<'a> = SmallVec<[Wanted<'a>; 4]>;
 /// A value on the way of some pointers.
 struct Value<'a, 'v> {
     wanted: WantedList<'a>,
-    values: &'v mut [Found],
+    values: &'v mut [BodyValue<String>],
 }
 
 impl Value<'_, '_> {
     /// Notes a value for the pointers that end here.
-    fn note(self, text: impl Fn() -> Found) {
+    fn note(self, text: impl Fn() -> BodyValue<String>) {
         for wanted in &self.wanted {
             if wanted.steps.is_empty() {
                 self.values[wanted.index].add(text());
@@ -98,7 +97,7 @@ impl Value<'_, '_> {
     }
 
     fn text(self, text: &str) {
-        self.note(|| Found::Text(text.to_owned()));
+        self.note(|| BodyValue::Text(text.to_owned()));
     }
 }
 
@@ -171,7 +170,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
                 break;
             }
         }
-        self.note(|| Found::Other);
+        self.note(|| BodyValue::Other);
         Ok(())
     }
 
@@ -187,7 +186,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
                     continue;
                 }
                 if *seen {
-                    self.values[wanted.index] = Found::Ambiguous;
+                    self.values[wanted.index] = BodyValue::Ambiguous;
                 }
                 *seen = true;
                 below.push(Wanted { steps, ..*wanted });
@@ -201,7 +200,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
                 })?;
             }
         }
-        self.note(|| Found::Other);
+        self.note(|| BodyValue::Other);
         Ok(())
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! * Source: WHATWG, HTML Living Standard, server-sent events, section 9.2.6.
 
-use super::{BodyField, Found, Syntax, json, syntax};
+use super::{BodyField, BodyValue, Syntax, json, syntax};
 
 /// Reads values of the body of a response. The parts are copied, and the response is not held up.
 ///
@@ -29,7 +29,7 @@ use super::{BodyField, Found, Syntax, json, syntax};
 pub struct ResponseReader {
     fields: Vec<BodyField>,
     /// One for each field.
-    values: Vec<Found>,
+    values: Vec<BodyValue<String>>,
     form: Form,
     /// The document, or the data of the event so far and the line that has not ended.
     held: Vec<u8>,
@@ -65,7 +65,7 @@ impl ResponseReader {
             Syntax::Form => return None,
         };
         Some(Self {
-            values: vec![Found::Absent; fields.len()],
+            values: vec![BodyValue::Absent; fields.len()],
             fields,
             form,
             held: Vec::new(),
@@ -123,8 +123,8 @@ impl ResponseReader {
             }
         }
         let text = |found| match found {
-            Found::Text(text) => Some(text),
-            Found::Absent | Found::Other | Found::Ambiguous => None,
+            BodyValue::Text(text) => Some(text),
+            BodyValue::Absent | BodyValue::Other | BodyValue::Ambiguous => None,
         };
         self.values.into_iter().map(text).collect()
     }
@@ -136,7 +136,7 @@ impl ResponseReader {
         if self.held.len() + part.len() > self.max {
             self.is_too_long = true;
             self.held = Vec::new();
-            self.values.fill(Found::Absent);
+            self.values.fill(BodyValue::Absent);
             return;
         }
         self.held.extend_from_slice(part);
@@ -162,10 +162,10 @@ impl ResponseReader {
 
     fn end_event(&mut self) {
         if !self.held.is_empty() {
-            let mut values = vec![Found::Absent; self.fields.len()];
+            let mut values = vec![BodyValue::Absent; self.fields.len()];
             json::read(&self.fields, &self.held, &mut values);
             for (value, new) in self.values.iter_mut().zip(values) {
-                if matches!(new, Found::Text(_) | Found::Ambiguous) {
+                if matches!(new, BodyValue::Text(_) | BodyValue::Ambiguous) {
                     *value = new;
                 }
             }
