@@ -23,7 +23,7 @@ use super::Imported;
 use super::areas::{self, MAX_AREAS};
 use super::limits::{ImportedLimit, Writer, list, quoted};
 use crate::config::{Diagnostic, Findings};
-use directive::Directive;
+use directive::{Directive, flat};
 use in_force::{InForce, Refusals};
 use place::servers;
 use proxy::UpstreamBlocks;
@@ -216,53 +216,39 @@ fn has_limits(directive: &Directive) -> bool {
 
 /// Writes `[client_ip]` from `set_real_ip_from` and `real_ip_header`.
 fn client_ip(directives: &[Directive], writer: &mut Writer) {
-    let mut found = RealIp::default();
-    found.read(directives, writer);
-    if found.proxies.is_empty() {
+    let mut proxies: Vec<String> = Vec::new();
+    let (mut header, mut is_recursive) = ("x-real-ip".to_owned(), false);
+    for directive in flat(directives) {
+        match (directive.name.as_str(), directive.words.first()) {
+            ("set_real_ip_from", Some(address)) => {
+                if address != "unix:" && crate::network(address).is_err() {
+                    let why = format!("`{address}` is no address or network");
+                    directive.unsupported(&why, writer);
+                } else if !proxies.contains(address) {
+                    proxies.push(address.clone());
+                }
+            }
+            ("real_ip_header", Some(name)) => header = name.to_ascii_lowercase(),
+            ("real_ip_recursive", _) => is_recursive = directive.is_on(),
+            _ => {}
+        }
+    }
+    if proxies.is_empty() {
         return;
     }
-    let header = found.header.as_deref().unwrap_or("x-real-ip");
     if header == "proxy_protocol" {
         writer.unsupported(&format!("real_ip_header proxy_protocol: {PROXY_PROTOCOL}"));
         return;
     }
-    if header == "x-forwarded-for" && !found.recursive {
+    if header == "x-forwarded-for" && !is_recursive {
         writer.unsupported(
             "real_ip_recursive off: addresses of trusted proxies are skipped here, as with `on`",
         );
     }
-    let proxies = list(&found.proxies);
-    let header = quoted(header);
+    let proxies = list(&proxies);
+    let header = quoted(&header);
     let body = format!("[client_ip]\ntrusted_proxies = {proxies}\nheader = {header}\n");
     writer.table("set_real_ip_from", &body);
-}
-
-#[derive(Default)]
-struct RealIp {
-    proxies: Vec<String>,
-    header: Option<String>,
-    recursive: bool,
-}
-
-impl RealIp {
-    fn read(&mut self, directives: &[Directive], writer: &mut Writer) {
-        for directive in directives {
-            match (directive.name.as_str(), directive.words.first()) {
-                ("set_real_ip_from", Some(address)) => {
-                    if address != "unix:" && crate::network(address).is_err() {
-                        let why = format!("`{address}` is no address or network");
-                        directive.unsupported(&why, writer);
-                    } else if !self.proxies.contains(address) {
-                        self.proxies.push(address.clone());
-                    }
-                }
-                ("real_ip_header", Some(name)) => self.header = Some(name.to_ascii_lowercase()),
-                ("real_ip_recursive", _) => self.recursive = directive.is_on(),
-                _ => {}
-            }
-            self.read(directive.inner(), writer);
-        }
-    }
 }
 
 /// The limits of all places; places with the same use of a zone share one.

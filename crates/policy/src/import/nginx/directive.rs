@@ -8,6 +8,7 @@
 //! Words are split as nginx splits them: quotes only count at the start of a word, a backslash
 //! keeps the next character, `${` opens no block. Blocks of Lua are skipped.
 
+use std::iter::once;
 use std::ops::Range;
 
 use crate::config::{Findings, codes, shown};
@@ -77,6 +78,12 @@ pub(super) fn named<'d>(
     name: &'static str,
 ) -> impl Iterator<Item = &'d Directive> {
     block.iter().filter(move |directive| directive.name == name)
+}
+
+/// Returns all directives of a block, each before those within it.
+pub(super) fn flat(block: &[Directive]) -> Vec<&Directive> {
+    let with_inner = |directive| once(directive).chain(flat(Directive::inner(directive)));
+    block.iter().flat_map(with_inner).collect()
 }
 
 /// Reads the directives of a text; `None` if it cannot be read, which is reported.
