@@ -17,14 +17,16 @@ pub use keys::key_bytes::KeyBytes;
 pub use keys::key_part::KeyPart;
 pub use keys::key_share::KeyShare;
 pub use keys::overrides::Override;
+pub(crate) use keys::plan::PlanSource;
 pub use keys::plan::Plans;
 pub use keys::variants::{Allowance, Held, HeldBy, Variant, Variants};
+pub(crate) use matching::body::BodyValue;
 pub use matching::body::{BodyField, BodyFields, ResponseReader};
 pub use matching::descriptor::{Descriptor, EntryName, Numbers};
-pub use matching::exemption::Exemption;
 pub use matching::facts::Facts;
 pub(crate) use matching::glob::{Glob, GlobPiece};
-pub use matching::matcher::Matcher;
+pub use matching::matcher::{Exemption, Matcher};
+pub(crate) use matching::pattern::is_token;
 pub use matching::pattern::{Field, Pattern};
 pub use matching::patterns::Patterns;
 pub(crate) use matching::request::RequestFacts;
@@ -39,13 +41,14 @@ pub use rules::describe::{Description, Millis, Returned, Together, WorstCase};
 pub use rules::priority::Priority;
 pub use rules::rule::{MissingKey, Role, Rule, RuleMode};
 pub use rules::signal::{Gate, LOAD, Signal, UpstreamMeasure, upstream_signal};
+pub(crate) use rules::zone::Zone;
 pub use settings::envoy::{EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders};
 pub use settings::proxy::{
     AccessLogSettings, AdaptiveBounds, HealthCheck, LoggedResponses, ProxySettings, Route,
 };
-pub use settings::telemetry::{MetricSettings, OtlpSettings};
 pub use settings::upstream_url::{UpstreamScheme, UpstreamTls, UpstreamUrl};
 pub use settings::{
-    AdminWrites, AlertSettings, Listen, LogDenials, NodeName, PortUse, RedisSettings, RevealKeys,
-    Secret, SentinelSettings, Settings, StoreTls, Tls, WebhookSettings,
+    AdminWrites, AlertSettings, Listen, LogDenials, MetricSettings, NodeName, OtlpSettings,
+    PortUse, RedisSettings, RevealKeys, Secret, SentinelSettings, Settings, StoreTls, Tls,
+    WebhookSettings,
 };

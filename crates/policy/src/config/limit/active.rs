@@ -20,8 +20,7 @@ use crate::config::settings;
 use crate::config::{At, Draft, Findings, Table, ZoneSpec, codes, first_reason, shown};
 use crate::model::rules::active::{Days, Hours, Schedule};
 use crate::model::rules::calendar::zone_name;
-use crate::model::rules::zone::Zone;
-use crate::{Active, WallTime};
+use crate::{Active, WallTime, Zone};
 
 /// The zones of a file, each read once, because a table takes some kilobytes.
 pub(super) type Zones = HashMap<String, Arc<Zone>>;

@@ -5,9 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::config::{At, Draft, Findings, PolicyFiles, Table, codes, header_name, shown};
-use crate::model::client::tokens::{TokenSettings, Tokens};
-use crate::model::keys::plan::PlanSource;
-use crate::{Field, KeyPart, Matcher, MissingKey, Plans, ProxySettings, Settings};
+use crate::model::client::TokenSettings;
+use crate::{
+    Field, KeyPart, Matcher, MissingKey, PlanSource, Plans, ProxySettings, Settings, Tokens,
+};
 
 /// Header with the token if `[jwt]` names no other.
 const HEADER: &str = "authorization";

@@ -64,12 +64,7 @@ impl Asn {
             )
         })
     }
-}
 
-/// `AS3320`; the longest has 12 bytes.
-pub(crate) type AsnText = SmallVec<[u8; 12]>;
-
-impl Asn {
     pub(crate) fn text(self) -> AsnText {
         let mut text = AsnText::from_slice(b"AS");
         let digits = self.0.checked_ilog10().unwrap_or_default();
@@ -80,6 +75,9 @@ impl Asn {
         text
     }
 }
+
+/// `AS3320`; the longest has 12 bytes.
+pub(crate) type AsnText = SmallVec<[u8; 12]>;
 
 /// Returns a value of `country`, `continent` or `asn` as requests have it: in upper case.
 ///

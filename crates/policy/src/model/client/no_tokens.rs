@@ -1,16 +1,7 @@
 //! No tokens: stands for `tokens.rs` without the feature `jwt`, so that `[jwt]` is refused.
 
+use super::TokenSettings;
 use crate::WallTime;
-
-/// `[jwt]`, as written.
-#[derive(Clone, Debug, Default)]
-#[expect(dead_code, reason = "read by `Tokens` with the feature")]
-pub(crate) struct TokenSettings {
-    pub(crate) algorithms: Vec<String>,
-    pub(crate) issuer: Option<String>,
-    pub(crate) audience: Option<String>,
-    pub(crate) header: String,
-}
 
 /// The tokens that are valid: `[jwt]`. There is no value without the feature `jwt`.
 #[derive(Clone, Debug)]

@@ -17,6 +17,7 @@ use jsonwebtoken::{
 };
 use serde_json::{Map, Value};
 
+use super::TokenSettings;
 use crate::WallTime;
 
 /// Maximum number of bytes of a token; servers accept headers of about this size.
@@ -27,16 +28,6 @@ const MAX_KEYS: usize = 100;
 const LEEWAY: u64 = 60;
 /// Minimum number of bytes of a shared secret: RFC 7518, section 3.2.
 const MIN_SECRET: usize = 32;
-
-/// `[jwt]`, as written.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TokenSettings {
-    pub(crate) algorithms: Vec<String>,
-    pub(crate) issuer: Option<String>,
-    pub(crate) audience: Option<String>,
-    /// In lower case.
-    pub(crate) header: String,
-}
 
 /// The tokens that are valid: `[jwt]`.
 #[derive(Clone)]
@@ -61,6 +52,16 @@ pub(crate) struct VerifiedClaims(Map<String, Value>);
 impl VerifiedClaims {
     pub(crate) fn claim(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.as_str()
+    }
+
+    /// Keeps text, and writes numbers and truth values as text.
+    fn new(mut claims: Map<String, Value>) -> Self {
+        for value in claims.values_mut() {
+            if matches!(value, Value::Number(_) | Value::Bool(_)) {
+                *value = Value::String(value.to_string());
+            }
+        }
+        Self(claims)
     }
 }
 
@@ -174,18 +175,6 @@ impl fmt::Debug for Tokens {
             .field("settings", &self.settings)
             .field("keys", &keys.collect::<Vec<_>>())
             .finish()
-    }
-}
-
-impl VerifiedClaims {
-    /// Keeps text, and writes numbers and truth values as text.
-    fn new(mut claims: Map<String, Value>) -> Self {
-        for value in claims.values_mut() {
-            if matches!(value, Value::Number(_) | Value::Bool(_)) {
-                *value = Value::String(value.to_string());
-            }
-        }
-        Self(claims)
     }
 }
 

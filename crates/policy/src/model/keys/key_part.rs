@@ -42,8 +42,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::model::keys::value::Prefix;
-use crate::model::matching::pattern::is_token;
-use crate::{BodyField, EntryName, ValueError};
+use crate::{BodyField, EntryName, ValueError, is_token};
 pub(crate) use values::{Around, PartValue};
 
 /// Longest name of a header, cookie, query parameter or attribute, in bytes.

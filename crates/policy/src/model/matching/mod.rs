@@ -4,7 +4,6 @@ pub(crate) mod body;
 pub(crate) mod common_part;
 pub(crate) mod descriptor;
 pub(crate) mod descriptor_index;
-pub(crate) mod exemption;
 pub(crate) mod facts;
 pub(crate) mod glob;
 pub(crate) mod gram_index;

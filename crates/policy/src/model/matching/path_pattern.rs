@@ -264,45 +264,30 @@ fn with_a_slash(text: &str) -> String {
 
 /// Refuses a segment that can never match.
 fn check(text: &str, segment: &str) -> Result<(), ValueError> {
-    let never = |what: &str, help: String| {
-        Err(ValueError::new(
-            format!("path `{text}` can never match: {what}"),
-            help,
-        ))
-    };
-    if segment == "." || segment == ".." || segment.is_empty() {
+    let (what, help) = if segment == "." || segment == ".." || segment.is_empty() {
         let normal = path::normalise(text);
-        let normal = String::from_utf8_lossy(normal.as_bytes()).into_owned();
-        return never(
-            "paths are compared without empty segments and dots",
-            format!("write \"{normal}\""),
-        );
-    }
-    if segment.contains(';') {
-        return never(
-            "parameters after `;` are removed before paths are compared",
-            "leave out the `;` and the text after it".into(),
-        );
-    }
-    if let Some((before, _)) = text.split_once('?') {
-        return never(
-            "the query is not part of the path",
-            format!("write \"{before}\", and the query as `query.NAME = \"..\"`"),
-        );
-    }
-    if let Some((before, _)) = text.split_once('#') {
-        return never(
-            "clients send no `#` and nothing after it",
-            format!("write \"{before}\""),
-        );
-    }
-    if segment != "**" && segment.contains("**") {
+        let normal = String::from_utf8_lossy(normal.as_bytes());
+        let what = "paths are compared without empty segments and dots";
+        (what, format!("write \"{normal}\""))
+    } else if segment.contains(';') {
+        let what = "parameters after `;` are removed before paths are compared";
+        (what, "leave out the `;` and the text after it".to_owned())
+    } else if let Some((before, _)) = text.split_once('?') {
+        let help = format!("write \"{before}\", and the query as `query.NAME = \"..\"`");
+        ("the query is not part of the path", help)
+    } else if let Some((before, _)) = text.split_once('#') {
+        let what = "clients send no `#` and nothing after it";
+        (what, format!("write \"{before}\""))
+    } else if segment != "**" && segment.contains("**") {
         return Err(ValueError::new(
             format!("`**` in `{segment}` is only a part of a segment"),
             "write `**` between two slashes for any segments, or `*` for a part of one",
         ));
-    }
-    Ok(())
+    } else {
+        return Ok(());
+    };
+    let reason = format!("path `{text}` can never match: {what}");
+    Err(ValueError::new(reason, help))
 }
 
 fn canonical(text: &str, case: PathCase) -> Box<[u8]> {

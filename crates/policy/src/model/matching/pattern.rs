@@ -275,32 +275,24 @@ pub(crate) fn is_token(byte: u8) -> bool {
 }
 
 fn host(text: &str) -> Result<Glob, ValueError> {
-    if text.contains('/') {
-        return Err(ValueError::new(
-            format!("`{text}` is not a host name"),
-            "write the host alone, \"api.example.com\", and the path as `path = \"/..\"`",
-        ));
-    }
+    let wrong = |reason, help: &str| Err(ValueError::new(format!("`{text}` {reason}"), help));
     let name = without_port(text.as_bytes());
+    let is_host = |b: u8| b.is_ascii_alphanumeric() || b"-._*:[]".contains(&b);
+    if text.contains('/') {
+        let help = "write the host alone, \"api.example.com\", and the path as `path = \"/..\"`";
+        return wrong("is not a host name", help);
+    }
     if name.len() != text.trim_end_matches('.').len() {
-        let name = String::from_utf8_lossy(name);
-        return Err(ValueError::new(
-            format!("`{text}` has a port, and hosts are compared without it"),
-            format!("write \"{name}\""),
-        ));
+        let help = format!("write \"{}\"", String::from_utf8_lossy(name));
+        return wrong("has a port, and hosts are compared without it", &help);
     }
     if !text.is_ascii() {
-        return Err(ValueError::new(
-            format!("`{text}` is not in ASCII, and would match no request"),
-            "write the name in its ASCII form: \"xn--...\"",
-        ));
+        let help = "write the name in its ASCII form: \"xn--...\"";
+        return wrong("is not in ASCII, and would match no request", help);
     }
-    let is_host = |b: u8| b.is_ascii_alphanumeric() || b"-._*:[]".contains(&b);
     if name.is_empty() || !text.bytes().all(is_host) {
-        return Err(ValueError::new(
-            format!("`{text}` is not a host name"),
-            "write \"api.example.com\" or \"*.example.com\"",
-        ));
+        let help = "write \"api.example.com\" or \"*.example.com\"";
+        return wrong("is not a host name", help);
     }
     Ok(Glob::new(&name.to_ascii_lowercase()))
 }

@@ -5,8 +5,7 @@ use std::net::IpAddr;
 
 use crate::http::path::{Normal, PathCase, Readings};
 use crate::model::client::geo::AsnText;
-use crate::model::matching::body::BodyValue;
-use crate::{Asn, BodyField, Country, Facts, Geo, model::matching::pattern};
+use crate::{Asn, BodyField, BodyValue, Country, Facts, Geo, model::matching::pattern};
 
 /// Facts in the forms that rules compare and count.
 pub(crate) struct RequestFacts<'a> {

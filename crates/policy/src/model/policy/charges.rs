@@ -28,15 +28,9 @@ pub struct Charges {
     pub country: Option<Country>,
     /// Rules that others replace for the request whose charges are being added.
     pub(super) set_aside: SmallVec<[u32; 4]>,
-    /// Where the charges of that request begin.
-    start: ChargeStart,
-}
-
-/// Where the charges of a request begin.
-#[derive(Clone, Copy, Debug, Default)]
-struct ChargeStart {
-    entries: usize,
-    uncharged: usize,
+    /// Numbers of entries and of uncharged rules where those of that request begin.
+    first_entry: usize,
+    first_uncharged: usize,
 }
 
 /// One charge.
@@ -137,10 +131,8 @@ impl Charges {
     /// Begins the charges of a request, behind those of the requests before it.
     pub(super) fn begin(&mut self) {
         self.set_aside.clear();
-        self.start = ChargeStart {
-            entries: self.entries.len(),
-            uncharged: self.uncharged.len(),
-        };
+        self.first_entry = self.entries.len();
+        self.first_uncharged = self.uncharged.len();
     }
 
     /// Returns the charges, for the store. Rules that are off never appear.
@@ -187,7 +179,7 @@ impl Charges {
     /// Adds a rule that allows the key of a request nothing. It comes once for two such keys of
     /// one request, and enforced if it is for one of them.
     pub(super) fn bar(&mut self, index: u32, rule: &Rule, mode: Mode) {
-        let of_this_request = self.uncharged.get_mut(self.start.uncharged..);
+        let of_this_request = self.uncharged.get_mut(self.first_uncharged..);
         let last = of_this_request.and_then(|uncharged| uncharged.last_mut());
         if let Some(last) = last.filter(|last| last.rule == index)
             && let NoCharge::Barred { mode: before, .. } = &mut last.reason
@@ -203,29 +195,22 @@ impl Charges {
 
     /// Removes the charges of this request by rules that others replace, with their alternatives.
     pub(super) fn remove_set_aside(&mut self) {
-        let Self {
-            entries,
-            uncharged,
-            set_aside,
-            start,
-            ..
-        } = self;
-        let keeper = |start: usize| {
+        let set_aside = &self.set_aside;
+        let keeper = |first: usize| {
             let mut at = 0;
-            let set_aside = &*set_aside;
             move |rule: u32| {
                 at += 1;
-                at <= start || !set_aside.contains(&rule)
+                at <= first || !set_aside.contains(&rule)
             }
         };
-        let (mut keeps, mut kept) = (keeper(start.entries), false);
-        entries.retain(|entry| {
+        let (mut keeps, mut kept) = (keeper(self.first_entry), false);
+        self.entries.retain(|entry| {
             let keeps = keeps(entry.rule);
             kept = if entry.is_alternative() { kept } else { keeps };
             kept
         });
-        let mut keeps = keeper(start.uncharged);
-        uncharged.retain(|uncharged| keeps(uncharged.rule));
+        let mut keeps = keeper(self.first_uncharged);
+        self.uncharged.retain(|uncharged| keeps(uncharged.rule));
     }
 
     /// Returns the rules that deny because a key part is missing, including those in shadow mode.

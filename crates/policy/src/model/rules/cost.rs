@@ -2,8 +2,7 @@
 
 use ratekeeper_core::Permits;
 
-use crate::model::matching::body::BodyValue;
-use crate::{BodyField, Facts, Matcher, RequestFacts, Unit};
+use crate::{BodyField, BodyValue, Facts, Matcher, RequestFacts, Unit};
 
 /// Cost of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -246,6 +246,40 @@ impl Rule {
             .zip(key.display_parts())
             .map(|(part, value)| format!("{part}={value}"))
     }
+
+    /// Returns true if it belongs to another rule: an extra or a candidate, made when the policy
+    /// was read.
+    pub fn is_extra(&self) -> bool {
+        matches!(
+            self.role,
+            Role::Soft | Role::Elastic(_) | Role::Candidate | Role::Seen
+        )
+    }
+
+    /// Returns the rule as it is for keys with other numbers.
+    #[must_use]
+    pub fn with_numbers(&self, variant: &Variant) -> Self {
+        Self {
+            limit: variant.limit.clone(),
+            quota: variant.quota,
+            window: variant.window,
+            keeps_to: variant.keeps_to,
+            text: variant.text.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the allowance of each plan; empty if the rule has no `plans`.
+    pub fn plans<'p>(&'p self, plans: &'p Plans) -> impl Iterator<Item = (&'p str, Allowance)> {
+        let each = self.variants.plans.iter().enumerate();
+        each.map(|(index, allowance)| (plans.name(index), *allowance))
+    }
+
+    /// Returns its own limit, then those of its variants.
+    pub fn limits(&self) -> impl Iterator<Item = &Limit> + Clone {
+        let variants = self.variants.numbers.iter();
+        std::iter::once(&self.limit).chain(variants.map(|variant| &variant.limit))
+    }
 }
 
 /// How a rule is reached.
@@ -318,41 +352,5 @@ pub enum MissingKey {
 impl Default for MissingKey {
     fn default() -> Self {
         Self::Use(KeyPart::Ip { bits: None })
-    }
-}
-
-impl Rule {
-    /// Returns true if it belongs to another rule: an extra or a candidate, made when the policy
-    /// was read.
-    pub fn is_extra(&self) -> bool {
-        matches!(
-            self.role,
-            Role::Soft | Role::Elastic(_) | Role::Candidate | Role::Seen
-        )
-    }
-
-    /// Returns the rule as it is for keys with other numbers.
-    #[must_use]
-    pub fn with_numbers(&self, variant: &Variant) -> Self {
-        Self {
-            limit: variant.limit.clone(),
-            quota: variant.quota,
-            window: variant.window,
-            keeps_to: variant.keeps_to,
-            text: variant.text.clone(),
-            ..self.clone()
-        }
-    }
-
-    /// Returns the allowance of each plan; empty if the rule has no `plans`.
-    pub fn plans<'p>(&'p self, plans: &'p Plans) -> impl Iterator<Item = (&'p str, Allowance)> {
-        let each = self.variants.plans.iter().enumerate();
-        each.map(|(index, allowance)| (plans.name(index), *allowance))
-    }
-
-    /// Returns its own limit, then those of its variants.
-    pub fn limits(&self) -> impl Iterator<Item = &Limit> + Clone {
-        let variants = self.variants.numbers.iter();
-        std::iter::once(&self.limit).chain(variants.map(|variant| &variant.limit))
     }
 }

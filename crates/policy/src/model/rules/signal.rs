@@ -94,14 +94,9 @@ impl Signal {
     #[inline]
     pub fn level(&self, now: WallTime) -> Option<u32> {
         let word = self.level.load(Ordering::Relaxed);
-        let (level, until) = (
-            (word >> TICK_BITS) as u32,
-            word & (u64::MAX >> (64 - TICK_BITS)),
-        );
-        let lasts = now
-            .unix_millis()
-            .is_some_and(|now| now < until * TICK_MILLIS);
-        lasts.then_some(level)
+        let until = (word & (u64::MAX >> (64 - TICK_BITS))) * TICK_MILLIS;
+        let lasts = now.unix_millis().is_some_and(|now| now < until);
+        lasts.then_some((word >> TICK_BITS) as u32)
     }
 
     /// Returns the level in words: `14.5 %`, or `140 ms` for a latency; `None` as for

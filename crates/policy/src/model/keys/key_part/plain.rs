@@ -1,11 +1,10 @@
 //! Plain: values of key parts as an operator writes them.
 
-use std::net::IpAddr;
-
 use ipnet::IpNet;
 use ratekeeper_core::Key;
 
 use super::{KeyPart, prefix};
+use crate::http::network;
 use crate::http::path::{Normal, PathCase};
 use crate::model::client::geo::{AsnText, normal_place};
 use crate::{Facts, Field, KeyBytes, ValueError};
@@ -28,34 +27,22 @@ impl KeyPart {
         if value::is_as_shown(value.as_bytes()) {
             return value::write_as_shown(value.as_bytes(), out);
         }
-        match self {
-            Self::Ip { bits } => match value.parse::<IpAddr>() {
-                Ok(ip) => {
-                    value::write_ip(
-                        crate::http::network::address(ip),
-                        prefix(*bits, ipv6_prefix),
-                        out,
-                    );
-                }
-                Err(_) => value::write_text(value.as_bytes(), out),
-            },
-            Self::Country | Self::Continent | Self::Asn => match self.normal_place(value) {
-                Some(Ok(normal)) => value::write_text(&normal, out),
-                _ => value::write_text(value.as_bytes(), out),
-            },
-            _ => {
-                let value = value.as_bytes();
-                let normal = match self {
-                    Self::Query(_) => stated::without_escapes(value),
-                    Self::Cookie(_) => stated::cookie(value),
-                    Self::Header(name) if stated::is_credential_header(name) => {
-                        stated::credentials(value)
-                    }
-                    _ => Normal::Borrowed(value),
-                };
-                self.write_value(normal.as_bytes(), ipv6_prefix, out);
-            }
+        if let Self::Ip { bits } = self
+            && let Ok(ip) = value.parse()
+        {
+            return value::write_ip(network::address(ip), prefix(*bits, ipv6_prefix), out);
         }
+        if let Some(Ok(normal)) = self.normal_place(value) {
+            return value::write_text(&normal, out);
+        }
+        let value = value.as_bytes();
+        let normal = match self {
+            Self::Query(_) => stated::without_escapes(value),
+            Self::Cookie(_) => stated::cookie(value),
+            Self::Header(name) if stated::is_credential_header(name) => stated::credentials(value),
+            _ => Normal::Borrowed(value),
+        };
+        self.write_value(normal.as_bytes(), ipv6_prefix, out);
     }
 
     /// Like [`write_plain`](Self::write_plain), in any spelling that a request may use.

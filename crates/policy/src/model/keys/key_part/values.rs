@@ -4,9 +4,9 @@ use ratekeeper_core::Key;
 
 use super::{KeyPart, prefix};
 use crate::model::keys::stated::{self, Stated, StatedPlace};
-use crate::model::matching::body::BodyValue;
-use crate::model::matching::request::RequestFacts;
-use crate::{Facts, KeyBytes, PathCase, http::network, model::keys::value};
+use crate::{
+    BodyValue, Facts, KeyBytes, PathCase, RequestFacts, http::network, model::keys::value,
+};
 
 /// Values that a key part depends on besides the request.
 #[derive(Clone, Copy, Debug)]
