@@ -3,7 +3,6 @@
 pub(super) mod check;
 pub(super) mod complaint;
 pub(super) mod exclusions;
-pub(super) mod headers;
 pub(super) mod meant;
 pub(super) mod other_words;
 pub(super) mod read;

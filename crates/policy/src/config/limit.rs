@@ -85,7 +85,7 @@ pub(super) fn defaults(
         missing_key: missing_key(table, out),
         response: responses.named_in(table, out),
         count_denied: table.flag("count_denied"),
-        status: refusal::status(table),
+        status: table.number("status"),
         outage: outage(table),
         path_case: path_case(table),
     }
@@ -167,7 +167,7 @@ pub(super) fn limit<'a>(
             cost: cost.cost.value,
             correction: correction.map(Box::new),
             exemptions: Vec::new(),
-            refusal: refusal_of(response, refusal::status(written), &shared.defaults),
+            refusal: refusal_of(response, written.number("status"), &shared.defaults),
             quota: quantity.quota,
             window: quantity.window,
             keeps_to: quantity.keeps_to,

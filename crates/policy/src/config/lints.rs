@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use ratekeeper_core::Algorithm as _;
 
-use super::document::headers;
 use super::limit::refusal::Responses;
 use super::limit::{ban, scope};
 use super::quantity::algorithm::AlgorithmSpec;
@@ -62,7 +61,7 @@ pub(super) fn lints(
     out: &mut Findings<'_>,
 ) {
     for draft in drafts {
-        headers::unreliable(draft, out);
+        visitors::unreliable(draft, out);
         visitors::formless(draft, out);
         ban::all_clients(draft, out);
         stands_in_for_itself(draft, out);

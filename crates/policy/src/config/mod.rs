@@ -56,15 +56,17 @@ pub use variants::overrides_edit::{OverrideLine, OverridesCsv, override_lines};
 use self::diagnostic::LineCounter;
 pub(crate) use self::diagnostic::{Findings, shown};
 use self::document::exclusions::is_excluded;
-use self::document::headers::header_name;
 pub(crate) use self::document::read::At;
-use self::document::read::{SpannedValue, Table, name_of, text_or_number, whole};
+use self::document::read::{SpannedValue, Table, header_name, name_of, text_or_number, whole};
+use self::document::scalar::rate;
+use self::document::syntax;
 use self::fields::POLICY;
 use self::limit::FileContext;
 use self::limit::draft::Draft;
 use self::lints::visitors::{OpenListeners, Visitors};
+use self::quantity::Quantity;
 use self::quantity::unit::Conversions;
-use self::reason::{Reason, first_reason};
+use self::reason::{Reason, first_reason, is_word};
 use self::settings::ZoneSpec;
 use self::variants::VariantReader;
 use self::variants::overrides::{OverridePlace, OverrideReader};
@@ -177,7 +179,7 @@ fn load(
 ) -> Result<Loaded, Vec<Diagnostic>> {
     let mut out = Findings::new(text);
     let mut conversions = Conversions::default(); // which the document refers to
-    let Some(mut document) = document::syntax::document(text, &mut out) else {
+    let Some(mut document) = syntax::document(text, &mut out) else {
         return Err(out.finish());
     };
     conversions.read(document.get_mut(), &mut out);

@@ -223,10 +223,7 @@ impl Loader {
                 .help("write key: NAME, as in the descriptors of the calls");
         }
         let value = table.text("value", out);
-        let (key_text, value_text) = (
-            key.as_ref().map_or("", |key| key.value),
-            value.as_ref().map_or("", |value| value.value),
-        );
+        let [key_text, value_text] = [&key, &value].map(|it| it.as_ref().map_or("", |it| it.value));
         let wanted = WantedValue::new(value_text);
         let way = way.down(table, key_text, wanted, out);
         let mut node = TreeNode {

@@ -10,8 +10,7 @@ use super::scalar::{Scalar, unit_like};
 use super::shape::{FieldSpec, Shape, TableSpec, a_type, quoted};
 use crate::config::diagnostic::grouped;
 use crate::config::fields::{DEFAULTS, QUANTITIES, owner};
-use crate::config::reason::is_word;
-use crate::config::{Findings, SpannedValue, codes, shown};
+use crate::config::{Findings, SpannedValue, codes, is_word, shown};
 
 /// Maximum number of known fields that a label lists.
 const LISTED: usize = 5;

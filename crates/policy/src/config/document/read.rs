@@ -20,7 +20,11 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::scalar;
 use super::shape::{Shape, TableSpec};
-use crate::Secret;
+use crate::config::{Findings, codes, shown};
+use crate::{Secret, is_token};
+
+/// Maximum number of characters of a header name.
+const MAX_HEADER: usize = 100;
 
 /// A value of the document, with its place.
 pub(in crate::config) type SpannedValue<'t> = Spanned<DeValue<'t>>;
@@ -273,6 +277,19 @@ impl<'a> Table<'a> {
 /// Returns the name of a field.
 pub(in crate::config) fn name_of<'a>(name: &'a Spanned<DeString<'_>>) -> At<&'a str> {
     At::new(name.get_ref(), name.span())
+}
+
+/// Returns a header's name in lower case; reports an invalid one (RFC 9110, section 5.1).
+pub(in crate::config) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+    let name = text.value;
+    if !name.is_empty() && name.len() <= MAX_HEADER && name.bytes().all(is_token) {
+        return Some(name.to_ascii_lowercase());
+    }
+    let message = format!("\"{}\" cannot be the name of a header", shown(name));
+    let label = format!("expected 1 to {MAX_HEADER} letters, digits or hyphens");
+    out.error(codes::HEADER_NAME, text.at.clone(), message, label)
+        .help("write the name alone, as in \"x-forwarded-for\"");
+    None
 }
 
 /// Returns a factor up to `most`, in thousandths.

@@ -6,8 +6,9 @@ use std::ops::Range;
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Call, Nanos, Outage};
 
 use super::cost::CostEstimate;
-use crate::config::quantity::Quantity;
-use crate::config::{At, Findings, SpannedValue, Table, codes, first_reason, shown, whole};
+use crate::config::{
+    At, Findings, Quantity, SpannedValue, Table, codes, first_reason, shown, whole,
+};
 use crate::{Correction, ResultSet};
 
 /// Time within which a report corrects a charge, unless the limit sets another.

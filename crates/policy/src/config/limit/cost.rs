@@ -6,10 +6,12 @@ use ratekeeper_core::Permits;
 
 use super::requests::matching;
 use crate::config::quantity::unit::cost_in;
-use crate::config::reason::is_word;
-use crate::config::{At, Draft, Findings, PolicyFiles, SpannedValue, Table, codes, shown, whole};
-use crate::model::matching::pattern::is_token;
-use crate::{BodyField, Cost, CostSource, Field, PathCase, Price, PriceList, Unit, ValueError};
+use crate::config::{
+    At, Draft, Findings, PolicyFiles, SpannedValue, Table, codes, is_word, shown, whole,
+};
+use crate::{
+    BodyField, Cost, CostSource, Field, PathCase, Price, PriceList, Unit, ValueError, is_token,
+};
 
 /// Maximum number of characters of a field of a response.
 const MAX_FIELD: usize = 128;

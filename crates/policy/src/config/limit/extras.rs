@@ -22,9 +22,10 @@ use ratekeeper_core::{Denials, Nanos};
 use super::draft::{Extra, ExtraShare};
 use crate::config::document::scalar::{Scalar, percentage};
 use crate::config::fields::MAX_PERCENT;
-use crate::config::quantity::Quantity;
 use crate::config::variants::{VariantReader, extra_quantity, variant};
-use crate::config::{At, Draft, Findings, Reason, Table, codes, first_reason, is_excluded, shown};
+use crate::config::{
+    At, Draft, Findings, Quantity, Reason, Table, codes, first_reason, is_excluded, shown,
+};
 use crate::model::rules::signal::{
     Gate, LOAD, PPM_OF_PERCENT, Signal, UpstreamMeasure, upstream_signal,
 };

@@ -5,8 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::requests::name;
-use crate::config::reason::is_word;
-use crate::config::{At, Findings, Table, codes, shown};
+use crate::config::{At, Findings, Table, codes, is_word, shown};
 use crate::{Body, Refusal};
 
 /// Maximum size in bytes of `detail`, and of the text of a body.
@@ -92,15 +91,10 @@ fn refusal(table: Table<'_>, out: &mut Findings<'_>) -> Refusal {
         sentence(detail, out);
     }
     Refusal {
-        status: status(table).unwrap_or(Refusal::default().status),
+        status: table.number("status").unwrap_or(Refusal::default().status),
         body: body(table, out),
         detail: table.owned("detail"),
     }
-}
-
-/// Reads `status`, 400 to 599.
-pub(super) fn status(table: Table<'_>) -> Option<u16> {
-    table.number("status")
 }
 
 fn body(table: Table<'_>, out: &mut Findings<'_>) -> Body {

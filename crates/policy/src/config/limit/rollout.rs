@@ -83,10 +83,8 @@ pub(in crate::config) fn percents(drafts: &[Draft<'_>], out: &mut Findings<'_>) 
                 "all requests have one key, so it would be enforced for all of them or for none",
                 "name a key, as in key = [\"ip\"], or try it with mode = \"shadow\"";
         };
-        let (what, at) = (
-            "is not enforced for a share of keys",
-            draft.table.place("percent"),
-        );
+        let what = "is not enforced for a share of keys";
+        let at = draft.table.place("percent");
         draft.cannot(what, codes::PERCENT, &at, reason, out);
     }
 }

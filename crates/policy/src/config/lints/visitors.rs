@@ -11,9 +11,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::config::{At, Draft, Findings, Listeners, Table, codes, header_name};
-use crate::model::keys::plan::PlanSource;
 use crate::{
-    ClientIp, Cost, Exemption, Field, KeyPart, Matcher, Pattern, Plans, ProxySettings, Settings,
+    ClientIp, Cost, Exemption, Field, KeyPart, Matcher, MissingKey, Pattern, PlanSource, Plans,
+    ProxySettings, Settings,
 };
 
 /// Headers with another value in each request, or with any: no key by them is ever refused.
@@ -28,6 +28,32 @@ const OF_REQUESTS: [&str; 10] = [
     "idempotency-key",
     "user-agent",
     "referer",
+];
+
+/// Headers to which each proxy appends the address of its peer: they begin with the client's own
+/// text. Others, such as `x-real-ip`, are set anew by the proxies that know them.
+const OF_ADDRESSES: [&str; 3] = ["x-forwarded-for", "forwarded", "x-original-forwarded-for"];
+
+/// Headers by which a proxy states the one address of a client, as a text.
+const OF_ONE_ADDRESS: [&str; 18] = [
+    "cf-connecting-ip",
+    "true-client-ip",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "fastly-client-ip",
+    "fly-client-ip",
+    "x-azure-clientip",
+    "cf-connecting-ipv6",
+    "x-envoy-external-address",
+    "do-connecting-ip",
+    "x-nf-client-connection-ip",
+    "x-vercel-forwarded-for",
+    "x-appengine-user-ip",
+    "ali-cdn-real-ip",
+    "wl-proxy-client-ip",
+    "x-real-client-ip",
+    "client-ip",
 ];
 
 /// Minimum length of a text that no visitor guesses.
@@ -180,6 +206,41 @@ fn warn(what: &str, value: &str, at: Range<usize>, out: &mut Findings<'_>) {
     };
     let label = "as the visitor likes";
     out.warning(codes::VISITORS, at, message, label).help(help);
+}
+
+/// Warns of a limit that counts by the text of addresses.
+pub(in crate::config) fn unreliable(draft: &Draft<'_>, out: &mut Findings<'_>) {
+    let key = draft.rule.key.iter();
+    let key = key.map(|part| (part, "key", "key = [\"ip\"]"));
+    let stand_in = match &draft.rule.missing_key {
+        MissingKey::Use(part) => Some((part, "missing_key", "missing_key = \"use:ip\"")),
+        _ => None,
+    };
+    for (part, field, edit) in key.chain(stand_in) {
+        let KeyPart::Header(header) = part else {
+            continue;
+        };
+        let header = header.as_str();
+        let (what, label) = if OF_ADDRESSES.contains(&header) {
+            (
+                format!("`{header}`, which begins as clients write it"),
+                "with another value in each request, no request of a client is refused",
+            )
+        } else if OF_ONE_ADDRESS.contains(&header) {
+            (
+                format!("the text of `{header}`, an address"),
+                "each address of an IPv6 network is counted by itself, and visitors can send it",
+            )
+        } else {
+            continue;
+        };
+        let message = format!("limit `{}` counts by {what}", draft.rule.limit.name);
+        out.warning(codes::HEADER, draft.table.place(field), message, label)
+            .help(format!(
+                "write {edit}, and where addresses come from: [client_ip] with header = \
+                 \"{header}\" and trusted_proxies = [\"10.0.0.0/8\"]"
+            ));
+    }
 }
 
 /// Warns of a limit by a field of a form for requests that have none. (A GET with a JSON body is

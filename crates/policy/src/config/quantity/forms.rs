@@ -31,9 +31,8 @@ use super::numbers::{Written, built};
 use super::post_paid::{smooth_bursty, warm_up};
 use super::queue::{QueueSpec, queue};
 use super::{Quantity, QuantityKind, Refill, Surroundings, free};
-use crate::config::document::scalar::rate;
 use crate::config::limit::ban::with_ban;
-use crate::config::{At, Findings, Table, codes};
+use crate::config::{At, Findings, Table, codes, rate};
 
 /// Bytes that a log keeps for a permit.
 const BYTES: u64 = 8;

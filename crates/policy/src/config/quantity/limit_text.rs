@@ -17,11 +17,10 @@ use toml::de::DeTable;
 
 use super::Surroundings;
 use super::forms::quantity;
-use crate::config::document::syntax;
 use crate::config::fields::{LIMIT, QUANTITY};
 use crate::config::render::{Colour, render};
 use crate::config::settings;
-use crate::config::{Context, Diagnostic, Findings, Table, codes};
+use crate::config::{Context, Diagnostic, Findings, Table, codes, syntax};
 
 /// File name in messages that point at the text.
 const FILE: &str = "limit";

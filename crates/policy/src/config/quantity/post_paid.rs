@@ -17,8 +17,7 @@ use ratekeeper_core::{AnyAlgorithm, Error, Nanos, Permits, Quota, WarmUp};
 use super::dated::Dated;
 use super::numbers::{Written, built};
 use super::{Quantity, Surroundings, free};
-use crate::config::document::scalar::rate;
-use crate::config::{At, Findings, Table, codes};
+use crate::config::{At, Findings, Table, codes, rate};
 
 /// Maximum rate: prices are cut to whole microseconds, by up to three a request, which at this
 /// many permits a second is three quarters of the price of a permit.
@@ -75,12 +74,8 @@ pub(super) fn smooth_bursty(
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
     let quota = quota(text, "\"smooth-bursty\"", at, around, out)?;
-    let (saves, interval) = (
-        save_up
-            .as_ref()
-            .map_or(quota.per(), |save_up| save_up.value),
-        quota.time_for(Permits::ONE),
-    );
+    let saves = save_up.as_ref().map_or(quota.per(), |it| it.value);
+    let interval = quota.time_for(Permits::ONE);
     if let Some(save_up) = save_up.filter(|_| saves < interval) {
         let message = format!("no permit is saved up in {saves}");
         let label = format!("a permit comes every {interval}: {saves} / {interval} = 0 permits");

@@ -8,14 +8,12 @@ use ratekeeper_core::Gcra;
 
 use super::routes::{adaptive_concurrency, routes, upstream};
 use super::tls;
-use crate::config::document::scalar::rate;
 use crate::config::fields::ERRORS;
-use crate::config::{At, Findings, PolicyFiles, Table, codes, first_reason, shown};
-use crate::model::matching::pattern::is_token;
+use crate::config::{At, Findings, PolicyFiles, Table, codes, first_reason, rate, shown};
 use crate::model::settings::upstream_url::is_server_name;
 use crate::{
     AccessLogSettings, HealthCheck, LoggedResponses, ProxySettings, Route, UpstreamScheme,
-    UpstreamTls, UpstreamUrl,
+    UpstreamTls, UpstreamUrl, is_token,
 };
 
 /// Address of the listener if it has none.

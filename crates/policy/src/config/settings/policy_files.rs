@@ -18,9 +18,8 @@ use toml::de::DeValue;
 
 use super::database_file::{DatabaseFile, bytes};
 use crate::config::document::read::texts_up_to;
-use crate::config::document::syntax;
 use crate::config::fields::{ERRORS, MAX_MATCH_VALUES, POLICY};
-use crate::config::{Findings, MAX_BYTES, SpannedValue, Table, shown};
+use crate::config::{Findings, MAX_BYTES, SpannedValue, Table, shown, syntax};
 #[cfg(test)]
 use crate::model::client::geo::GeoDatabase;
 use crate::{Asn, Country};

@@ -15,7 +15,7 @@ use ratekeeper_core::Algorithm as _;
 use crate::config::limit::priority::priority;
 use crate::config::limit::requests::{name, requests};
 use crate::config::{
-    At, Draft, Findings, PolicyFiles, Reason, Table, codes, first_reason, is_excluded, shown,
+    Draft, Findings, PolicyFiles, Reason, Table, codes, first_reason, is_excluded, shown,
 };
 use crate::{AdaptiveBounds, PathCase, Route, Settings, UpstreamUrl};
 
@@ -73,15 +73,15 @@ pub(super) fn routes(
 /// Reads `upstream`; `None` if an address is refused.
 pub(super) fn upstream(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<UpstreamUrl>> {
     let written = table.texts("upstream");
-    let urls = written.iter().filter_map(|text| address_of(text, out));
-    let urls: Vec<UpstreamUrl> = urls.collect();
-    (urls.len() == written.len() && !urls.is_empty()).then_some(urls)
-}
-
-fn address_of(text: &At<&str>, out: &mut Findings<'_>) -> Option<UpstreamUrl> {
     let label = "expected http://HOST:PORT, https://, h2c:// or unix:/PATH";
-    let refuse = |error| out.invalid(codes::GATEWAY, text.at.clone(), error, label);
-    text.value.parse().map_err(refuse).ok()
+    let mut urls: Vec<UpstreamUrl> = Vec::with_capacity(written.len());
+    for text in &written {
+        match text.value.parse() {
+            Ok(url) => urls.push(url),
+            Err(error) => out.invalid(codes::GATEWAY, text.at.clone(), error, label),
+        }
+    }
+    (urls.len() == written.len() && !urls.is_empty()).then_some(urls)
 }
 
 /// Reads `adaptive_concurrency`.

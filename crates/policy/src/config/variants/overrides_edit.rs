@@ -13,9 +13,8 @@ use std::ops::Range;
 
 use super::overrides::{OverridePlace, OverrideText, written};
 use super::overrides_file::{COLUMNS, Records, columns, is_toml};
-use crate::config::document::syntax;
 use crate::config::fields::OVERRIDES;
-use crate::config::{Findings, LineCounter, Table};
+use crate::config::{Findings, LineCounter, Table, syntax};
 
 /// One override of a file. Texts are as written; `until` and `reason` may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

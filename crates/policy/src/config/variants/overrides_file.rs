@@ -18,10 +18,10 @@ use std::path::Path;
 use super::key_text::key_pairs;
 use super::overrides::{OverridePlace, OverrideReader, OverrideText};
 use crate::KeyPart;
-use crate::config::document::syntax;
 use crate::config::fields::{MAX_OVERRIDES, OVERRIDES};
 use crate::config::{
     At, Draft, Findings, LineCounter, PolicyFiles, Reason, Table, codes, first_reason, shown,
+    syntax,
 };
 
 /// Names of the columns; the first three must be there.

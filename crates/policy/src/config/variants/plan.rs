@@ -6,13 +6,11 @@ use super::key_text::exact_value;
 use super::{SetText, VariantReader};
 use crate::config::fields::{MAX_PLAN_KEYS, MAX_PLANS};
 use crate::config::limit::requests::{key_part, name};
-use crate::config::reason::is_word;
 use crate::config::settings::jwt::has_tokens;
 use crate::config::{
-    At, Draft, Findings, SpannedValue, Table, codes, name_of, shown, text_or_number,
+    At, Draft, Findings, SpannedValue, Table, codes, is_word, name_of, shown, text_or_number,
 };
-use crate::model::keys::plan::PlanSource;
-use crate::{Allowance, KeyPart, PathCase, Plans};
+use crate::{Allowance, KeyPart, PathCase, PlanSource, Plans};
 
 /// The plan of each value of a key part, by name.
 type PlanNames<'a> = Vec<(Box<[u8]>, At<&'a str>)>;
