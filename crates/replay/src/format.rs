@@ -124,13 +124,13 @@ impl LogFormat {
             Lines::Json(fields) => (fields.read(line, &mut row), fields.stamp),
             Lines::Text(template) => (template.read(line, &mut row), template.stamp),
         };
-        if read.is_err() {
+        // The line may have come by syslog: `Feb  6 12:14:14 host haproxy[14389]: ..`.
+        if read.is_err()
+            && let Lines::Text(template) = &self.lines
+            && let Some((_, rest)) = line.split_once("]: ")
+        {
             row.clear();
-            // The line may have come by syslog: `Feb  6 12:14:14 host haproxy[14389]: ..`.
-            if let (Lines::Text(template), Some((_, rest))) = (&self.lines, line.split_once("]: "))
-            {
-                read = template.read(rest, &mut row);
-            }
+            read = template.read(rest, &mut row);
         }
         if read.is_err() {
             row.clear();

@@ -17,7 +17,6 @@ use serde::Serialize;
 use crate::format::LogFormat;
 use crate::input::{self, MAX_FILES, Message};
 use crate::record::{Batch, Record, SkipReason};
-use crate::timestamp::Resolution;
 
 /// How a log is read.
 #[derive(Clone, Debug)]
@@ -93,7 +92,8 @@ pub(crate) struct LogSummary {
     pub(crate) lines: u64,
     pub(crate) bytes: u64,
     pub(crate) out_of_order: u64,
-    pub(crate) resolution: Resolution,
+    /// Place in [`RESOLUTIONS`](crate::timestamp::RESOLUTIONS).
+    pub(crate) resolution: usize,
     /// True if a time states no zone.
     pub(crate) lacks_zone: bool,
     pub(crate) skipped: BTreeMap<SkipReason, SkippedLines>,

@@ -19,43 +19,15 @@ pub(crate) struct TimeReader {
     zone: TimeZone,
     last: String,
     last_nanos: u64,
-    /// Finest unit that a time was a multiple of, so far.
-    pub(crate) resolution: Resolution,
+    /// Place in [`RESOLUTIONS`] of the largest unit that each time was a multiple of, so far.
+    pub(crate) resolution: usize,
     /// True if a time stated no zone, so far.
     pub(crate) lacks_zone: bool,
 }
 
-/// Resolution of the times of a log.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(crate) enum Resolution {
-    /// Whole seconds.
-    #[default]
-    Second,
-    /// Whole milliseconds.
-    Millisecond,
-    /// Whole microseconds, or finer.
-    Microsecond,
-}
-
-impl Resolution {
-    pub(crate) fn words(self) -> &'static str {
-        match self {
-            Self::Second => "1 s",
-            Self::Millisecond => "1 ms",
-            Self::Microsecond => "1 us",
-        }
-    }
-
-    fn of(nanos: u64) -> Self {
-        if nanos.is_multiple_of(SECOND) {
-            Self::Second
-        } else if nanos.is_multiple_of(1_000_000) {
-            Self::Millisecond
-        } else {
-            Self::Microsecond
-        }
-    }
-}
+/// Resolutions of the times of a log: in nanoseconds, the last also for finer times, and in words.
+pub(crate) const RESOLUTIONS: [(u64, &str); 3] =
+    [(SECOND, "1 s"), (1_000_000, "1 ms"), (1_000, "1 us")];
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
@@ -69,7 +41,7 @@ impl TimeReader {
             zone,
             last: String::new(),
             last_nanos: 0,
-            resolution: Resolution::Second,
+            resolution: 0,
             lacks_zone: false,
         }
     }
@@ -83,7 +55,9 @@ impl TimeReader {
         self.last.clear();
         self.last.push_str(text);
         self.last_nanos = nanos;
-        self.resolution = self.resolution.max(Resolution::of(nanos));
+        while self.resolution < 2 && !nanos.is_multiple_of(RESOLUTIONS[self.resolution].0) {
+            self.resolution += 1;
+        }
         Some(nanos)
     }
 
@@ -171,7 +145,7 @@ mod tests {
             let expected = expected.map(|(seconds, nanos)| seconds * SECOND + nanos);
             assert_eq!(reader.read(text), expected, "{text}");
         }
-        assert_eq!(reader.resolution, Resolution::Microsecond);
+        assert_eq!(RESOLUTIONS[reader.resolution].1, "1 us");
     }
 
     #[test]
