@@ -60,134 +60,160 @@ pub(crate) fn answers(
     request.with_facts(|facts| {
         let facts = &located(policy, facts);
         policy.with_claims(facts, wall, |facts| {
-            answers_to(policy, request, facts, wall, at)
+            let question = Question {
+                policy,
+                request,
+                facts,
+                wall,
+                at,
+            };
+            let rules = (0..).zip(policy.rules.iter());
+            let mut charges = Charges::default();
+            policy.charges(facts, wall, &mut charges);
+            rules
+                .map(|(index, rule)| question.answer(index, rule, &charges))
+                .collect()
         })
     })
 }
 
-/// Returns the answers to a request with the claims of its token.
-fn answers_to(
-    policy: &Policy,
-    request: &CliRequest,
-    facts: &Facts<'_>,
+/// A request with the claims of its token, asked of a policy at a time.
+struct Question<'a> {
+    policy: &'a Policy,
+    request: &'a CliRequest,
+    facts: &'a Facts<'a>,
     wall: WallTime,
-    at: Option<&Zoned>,
-) -> Vec<LimitAnswer> {
-    let mut charges = Charges::default();
-    policy.charges(facts, wall, &mut charges);
-    let answer = |(index, rule): (u32, &Rule)| {
+    at: Option<&'a Zoned>,
+}
+
+impl Question<'_> {
+    fn answer(&self, index: u32, rule: &Rule, charges: &Charges) -> LimitAnswer {
         let mut shown = charges.entries.iter().filter(|entry| entry.is_shown());
         if let Some(entry) = shown.find(|entry| entry.rule == index) {
-            return applies(policy, rule, &charges, entry, facts, wall, at);
+            return self.applies(rule, charges, entry);
         }
         if charges.missing().any(|rule| rule == index) {
             let part = keys_in_words(rule);
             return LimitAnswer::Refuses(format!("{part} is missing (missing_key = \"deny\")"));
         }
         if charges.is_replaced(index) {
-            return LimitAnswer::Not(replaced(policy, index, facts, wall));
+            return LimitAnswer::Not(self.replaced(index));
         }
-        let held = rule.applies_to(facts) && rule.is_active(wall) && rule.mode != RuleMode::Off;
-        let held = held.then(|| policy.allowance(rule, facts, wall)).flatten();
-        match held.map(|held| (held.allowance, held_by(policy, held.by))) {
+        let held = self.is_for(rule) && rule.mode != RuleMode::Off;
+        let held = held.then(|| self.policy.allowance(rule, self.facts, self.wall));
+        match held.flatten().map(|it| (it.allowance, self.held_by(it.by))) {
             Some((Allowance::Blocked, by)) => {
-                return LimitAnswer::Refuses(format!("the key is blocked by {by}"));
+                LimitAnswer::Refuses(format!("the key is blocked by {by}"))
             }
-            Some((Allowance::Unlimited, by)) => {
-                return LimitAnswer::Not(format!("unlimited by {by}"));
-            }
-            _ => {}
+            Some((Allowance::Unlimited, by)) => LimitAnswer::Not(format!("unlimited by {by}")),
+            _ => LimitAnswer::Not(
+                self.unasked(index, rule)
+                    .unwrap_or_else(|| self.reason(rule)),
+            ),
         }
-        LimitAnswer::Not(
-            unasked(policy, index, rule, facts, wall)
-                .unwrap_or_else(|| reason(rule, request, facts, wall)),
-        )
-    };
-    (0..).zip(policy.rules.iter()).map(answer).collect()
-}
-
-/// Returns the limits that replace one for the request: `replaced by ..`.
-fn replaced(policy: &Policy, index: u32, facts: &Facts<'_>, wall: WallTime) -> String {
-    let replacing = policy.rules.iter().filter(|by| {
-        let applies = by.applies_to(facts) && by.is_active(wall);
-        applies && by.mode == RuleMode::Enforce && by.replaces.contains(&index)
-    });
-    let names: Vec<_> = replacing.map(|by| format!("`{}`", by.limit.name)).collect();
-    format!("replaced by {}", names.join(", "))
-}
-
-/// Returns the reason if a limit would apply, but is asked by none that does: it is named in
-/// `otherwise` alone.
-fn unasked(
-    policy: &Policy,
-    index: u32,
-    rule: &Rule,
-    facts: &Facts<'_>,
-    wall: WallTime,
-) -> Option<String> {
-    let is_allowance = matches!(rule.role, Role::Allowance);
-    if !is_allowance || !rule.applies_to(facts) || !rule.is_active(wall) {
-        return None;
     }
-    let asking = policy
-        .rules
-        .iter()
-        .filter(|other| other.otherwise.contains(&index));
-    let names: Vec<_> = asking
-        .map(|other| format!("`{}`", other.limit.name))
-        .collect();
-    Some(format!("asked only by {}", names.join(", ")))
-}
 
-fn applies(
-    policy: &Policy,
-    rule: &Rule,
-    charges: &Charges,
-    entry: &Entry,
-    facts: &Facts<'_>,
-    wall: WallTime,
-    at: Option<&Zoned>,
-) -> LimitAnswer {
-    let key = charges.key(entry);
-    let numbers = || {
-        let held = policy.allowance(rule, facts, wall)?;
-        let variant = entry.variant_of(rule);
-        Some(HeldNumbers {
-            rule: variant.map(|variant| Box::new(rule.with_numbers(variant))),
-            by: held_by(policy, held.by),
-        })
-    };
-    LimitAnswer::Applies {
-        numbers: (!rule.variants.is_empty()).then(numbers).flatten(),
-        key: rule.describe_key(key).collect(),
-        cost: entry.cost,
-        fallback: entry.fallback,
-        mode: entry.mode,
-        window_ends: at.and_then(|at| window_end(&charges.limit(entry, rule).algorithm, at)),
+    fn is_for(&self, rule: &Rule) -> bool {
+        rule.applies_to(self.facts) && rule.is_active(self.wall)
+    }
+
+    /// Returns the limits that replace one for the request: `replaced by ..`.
+    fn replaced(&self, index: u32) -> String {
+        let replacing = self.policy.rules.iter().filter(|by| {
+            self.is_for(by) && by.mode == RuleMode::Enforce && by.replaces.contains(&index)
+        });
+        format!("replaced by {}", listed(replacing))
+    }
+
+    /// Returns the reason if a limit would apply, but is asked by none that does: it is named in
+    /// `otherwise` alone.
+    fn unasked(&self, index: u32, rule: &Rule) -> Option<String> {
+        if !matches!(rule.role, Role::Allowance) || !self.is_for(rule) {
+            return None;
+        }
+        let rules = self.policy.rules.iter();
+        let asking = rules.filter(|other| other.otherwise.contains(&index));
+        Some(format!("asked only by {}", listed(asking)))
+    }
+
+    fn applies(&self, rule: &Rule, charges: &Charges, entry: &Entry) -> LimitAnswer {
+        let numbers = || {
+            let held = self.policy.allowance(rule, self.facts, self.wall)?;
+            let variant = entry.variant_of(rule);
+            Some(HeldNumbers {
+                rule: variant.map(|variant| Box::new(rule.with_numbers(variant))),
+                by: self.held_by(held.by),
+            })
+        };
+        let algorithm = &charges.limit(entry, rule).algorithm;
+        LimitAnswer::Applies {
+            numbers: (!rule.variants.is_empty()).then(numbers).flatten(),
+            key: rule.describe_key(charges.key(entry)).collect(),
+            cost: entry.cost,
+            fallback: entry.fallback,
+            mode: entry.mode,
+            window_ends: self.at.and_then(|at| window_end(algorithm, at)),
+        }
+    }
+
+    /// ``plan `pro` ``, `the override in line 12 until 2026-12-31T00:00:00Z: contract 4711`
+    fn held_by(&self, by: HeldBy<'_>) -> String {
+        let found = match by {
+            HeldBy::Rule => return "the limit itself".to_owned(),
+            HeldBy::Hand(_) => return "an operator".to_owned(),
+            HeldBy::Plan(name) => return format!("plan `{name}`"),
+            HeldBy::Override(found) => found,
+        };
+        let file = self.policy.settings.overrides.as_ref();
+        let file = file.filter(|_| found.from_file);
+        let of = file.map_or_else(String::new, |file| format!(" of {file}"));
+        let until = found.until_unix_nanos.and_then(|until| {
+            let until = Timestamp::from_nanosecond(until.into()).ok()?;
+            Some(format!(" until {until}"))
+        });
+        let until = until.unwrap_or_default();
+        let reason = match &*found.reason {
+            "" => String::new(),
+            reason => format!(": {reason}"),
+        };
+        format!("the override in line {}{of}{until}{reason}", found.line)
+    }
+
+    /// Returns why a limit does not apply to a request.
+    fn reason(&self, rule: &Rule) -> String {
+        if rule.mode == RuleMode::Off {
+            return "mode = \"off\"".into();
+        }
+        if rule.is_for_descriptors() != self.facts.descriptor.is_some() {
+            return limits::kind(rule).into();
+        }
+        if let Some(names) = self.facts.descriptor.filter(|asked| !rule.names_all(asked)) {
+            let keys: Vec<_> = names.entries.iter().map(|(key, _)| *key).collect();
+            let found = if keys.is_empty() {
+                "no entry".to_owned()
+            } else {
+                keys.join(", ")
+            };
+            return format!("it is for {}; this one has {found}", limits::requests(rule));
+        }
+        if let Some(field) = rule.matcher.mismatch(self.facts) {
+            return mismatch(&rule.matcher, field, self.request, self.facts);
+        }
+        let exempt = |exemption: &&Arc<Exemption>| exemption.exempts(self.facts);
+        if let Some(exemption) = rule.exemptions.iter().find(exempt) {
+            return format!("exempt: {}", limits::exemption(exemption));
+        }
+        match limits::active(rule, self.wall) {
+            Some(times) if !rule.is_active(self.wall) => times,
+            _ => format!("{} is missing (missing_key)", keys_in_words(rule)),
+        }
     }
 }
 
-/// ``plan `pro` ``, `the override in line 12 until 2026-12-31T00:00:00Z: contract 4711`
-fn held_by(policy: &Policy, by: HeldBy<'_>) -> String {
-    let found = match by {
-        HeldBy::Rule => return "the limit itself".to_owned(),
-        HeldBy::Hand(_) => return "an operator".to_owned(),
-        HeldBy::Plan(name) => return format!("plan `{name}`"),
-        HeldBy::Override(found) => found,
-    };
-    let file = policy.settings.overrides.as_ref();
-    let file = file.filter(|_| found.from_file);
-    let of = file.map_or_else(String::new, |file| format!(" of {file}"));
-    let until = found.until_unix_nanos.and_then(|until| {
-        let until = Timestamp::from_nanosecond(until.into()).ok()?;
-        Some(format!(" until {until}"))
-    });
-    let until = until.unwrap_or_default();
-    let reason = match &*found.reason {
-        "" => String::new(),
-        reason => format!(": {reason}"),
-    };
-    format!("the override in line {}{of}{until}{reason}", found.line)
+/// Returns the names of limits, in backticks.
+fn listed<'r>(rules: impl Iterator<Item = &'r Rule>) -> String {
+    let names: Vec<_> = rules.map(|rule| format!("`{}`", rule.limit.name)).collect();
+    names.join(", ")
 }
 
 /// Returns the end of the window of a first request at `at`; `None` without windows.
@@ -196,36 +222,6 @@ fn held_by(policy: &Policy, by: HeldBy<'_>) -> String {
 fn window_end(algorithm: &AnyAlgorithm, at: &Zoned) -> Option<Zoned> {
     let left = algorithm.window_end(Time::ZERO)?.since(Time::ZERO);
     at.checked_add(Duration::from(left)).ok()
-}
-
-/// Returns why a limit does not apply to a request.
-fn reason(rule: &Rule, request: &CliRequest, facts: &Facts<'_>, wall: WallTime) -> String {
-    if rule.mode == RuleMode::Off {
-        return "mode = \"off\"".into();
-    }
-    if rule.is_for_descriptors() != facts.descriptor.is_some() {
-        return limits::kind(rule).into();
-    }
-    if let Some(names) = facts.descriptor.filter(|asked| !rule.names_all(asked)) {
-        let keys: Vec<_> = names.entries.iter().map(|(key, _)| *key).collect();
-        let found = if keys.is_empty() {
-            "no entry".to_owned()
-        } else {
-            keys.join(", ")
-        };
-        return format!("it is for {}; this one has {found}", limits::requests(rule));
-    }
-    if let Some(field) = rule.matcher.mismatch(facts) {
-        return mismatch(&rule.matcher, field, request, facts);
-    }
-    let exempt = |exemption: &&Arc<Exemption>| exemption.exempts(facts);
-    if let Some(exemption) = rule.exemptions.iter().find(exempt) {
-        return format!("exempt: {}", limits::exemption(exemption));
-    }
-    match limits::active(rule, wall) {
-        Some(times) if !rule.is_active(wall) => times,
-        _ => format!("{} is missing (missing_key)", keys_in_words(rule)),
-    }
 }
 
 /// `path is /login, not /signup`

@@ -108,7 +108,7 @@ pub(crate) fn choose(
     source: &PolicySource,
     policy: &Policy,
     limit: &str,
-    session: &LogSession,
+    session: &LogSession<'_>,
     output: &mut Output,
 ) -> Result<Choice> {
     let rule = limits::named(policy, limit)?;

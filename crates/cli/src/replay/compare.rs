@@ -39,7 +39,7 @@ pub(crate) struct Comparison {
 pub(crate) fn compare(
     policy: &Policy,
     limit: &str,
-    session: &LogSession,
+    session: &LogSession<'_>,
     output: &mut Output,
 ) -> Result<Comparison> {
     let rule = limits::named(policy, limit)?;

@@ -4,31 +4,23 @@ use std::fmt;
 use std::str::FromStr;
 
 use ratekeeper_policy::Policy;
-use ratekeeper_replay::report::ReplayReport;
+use ratekeeper_replay::report::{CountsReport, ReplayReport};
 
 use crate::{Result, limits};
 
 /// A condition under which `replay` exits with 1.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Condition {
     text: String,
     limit: Option<String>,
     figure: Figure,
-    /// A share of all, or a number.
-    most: Amount,
+    most: f64,
+    /// True if `most` is a share in percent.
+    is_share: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Figure {
-    Refused,
-    Clients,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Amount {
-    Percent(f64),
-    Count(f64),
-}
+/// Returns a count of a report, and that of which it is a part.
+type Figure = fn(&CountsReport) -> [u64; 2];
 
 impl FromStr for Condition {
     type Err = String;
@@ -44,23 +36,20 @@ impl FromStr for Condition {
             Some((limit, figure)) => (Some(limit.to_owned()), figure),
             None => (None, figure.trim()),
         };
-        let figure = match figure {
-            "refused" => Figure::Refused,
-            "clients" => Figure::Clients,
+        let figure: Figure = match figure {
+            "refused" => |counts| [counts.refused, counts.requests],
+            "clients" => |counts| [counts.clients_hit, counts.clients],
             _ => return Err(wrong()),
         };
-        let most = most.trim();
-        let (digits, amount): (_, fn(f64) -> Amount) = match most.strip_suffix('%') {
-            Some(digits) => (digits, Amount::Percent),
-            None => (most, Amount::Count),
-        };
-        let number = digits.trim().parse::<f64>().ok();
+        let percent = most.trim().strip_suffix('%');
+        let number = percent.unwrap_or(most).trim().parse::<f64>().ok();
         let number = number.filter(|number| number.is_finite() && *number >= 0.0);
         Ok(Self {
             text: condition.into(),
             limit,
             figure,
-            most: amount(number.ok_or_else(wrong)?),
+            most: number.ok_or_else(wrong)?,
+            is_share: percent.is_some(),
         })
     }
 }
@@ -84,13 +73,11 @@ impl Condition {
             }
         };
         counts.is_some_and(|counts| {
-            let (part, all) = match self.figure {
-                Figure::Refused => (counts.refused, counts.requests),
-                Figure::Clients => (counts.clients_hit, counts.clients),
-            };
-            match self.most {
-                Amount::Count(most) => part as f64 > most,
-                Amount::Percent(most) => part as f64 * 100.0 > most * all as f64,
+            let [part, all] = (self.figure)(counts).map(|count| count as f64);
+            if self.is_share {
+                part * 100.0 > self.most * all
+            } else {
+                part > self.most
             }
         })
     }

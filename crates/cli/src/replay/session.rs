@@ -36,28 +36,12 @@ fn zone(name: &str) -> Result<TimeZone, String> {
 }
 
 /// A log that can be read again, unless it is standard input.
-pub(crate) struct LogSession {
-    paths: Vec<PathBuf>,
-    options: LogOptions,
-    memory: usize,
+pub(crate) struct LogSession<'a> {
+    pub(crate) paths: &'a [PathBuf],
+    pub(crate) args: &'a LogArgs,
 }
 
-impl LogArgs {
-    pub(crate) fn session(&self, paths: &[PathBuf]) -> LogSession {
-        LogSession {
-            paths: paths.to_vec(),
-            options: LogOptions {
-                format: self.format.clone(),
-                zone: self.zone.clone(),
-                reorder: self.reorder,
-                waiting_bytes: self.memory / 4,
-            },
-            memory: self.memory,
-        }
-    }
-}
-
-impl LogSession {
+impl LogSession<'_> {
     /// Returns true if the log can be read again.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.paths.iter().all(|path| path.is_file())
@@ -73,12 +57,18 @@ impl LogSession {
         /// Requests between two looks at the clock and the memory.
         const STRIDE: u64 = 1 << 14;
         let policies: Vec<Policy> = policies.into_iter().collect();
-        let bytes = self.memory / policies.len().max(1);
+        let bytes = self.args.memory / policies.len().max(1);
         let new = |policy| Replay::new(policy, bytes);
         let mut replays: Vec<Replay> = policies.into_iter().map(new).collect();
-        let mut log =
-            RequestLog::open(&self.paths, &self.options).map_err(|error| self.failure(&error))?;
-        let mut progress = Progress::new(&self.paths);
+        let options = LogOptions {
+            format: self.args.format.clone(),
+            zone: self.args.zone.clone(),
+            reorder: self.args.reorder,
+            waiting_bytes: self.args.memory / 4,
+        };
+        let log = RequestLog::open(self.paths, &options);
+        let mut log = log.map_err(|error| self.failure(&error))?;
+        let mut progress = Progress::new(self.paths);
         let mut requests = 0_u64;
         while let Some(record) = log.next() {
             let record = record.map_err(|error| {
@@ -126,19 +116,20 @@ impl LogSession {
     }
 
     fn report(&self, log: &RequestLog, replay: &Replay) -> ReplayReport {
-        ReplayReport::new(log, replay, &self.options.zone)
+        ReplayReport::new(log, replay, &self.args.zone)
     }
 
     fn check_memory(&self, replays: &[Replay]) -> Result<()> {
         let used: usize = replays.iter().map(Replay::bytes).sum();
-        if used <= self.memory / 4 * 3 && replays.iter().all(|replay| replay.evictions() == 0) {
+        if used <= self.args.memory / 4 * 3 && replays.iter().all(|replay| replay.evictions() == 0)
+        {
             return Ok(());
         }
         Err(self.out_of_memory("the counters and clients of this log do not fit"))
     }
 
     fn out_of_memory(&self, what: &str) -> Failure {
-        let most = words::size(self.memory as u64);
+        let most = words::size(self.args.memory as u64);
         Failure::new(format!("{what} into {most}"))
             .hint("give more, for example --memory 4GiB, or name a part of the log")
     }

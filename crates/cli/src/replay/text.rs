@@ -1,6 +1,6 @@
 //! Text: the report of a replay for a terminal.
 
-use ratekeeper_replay::report::{ReplayReport, ReplayedLimit};
+use ratekeeper_replay::report::{CountsReport, ReplayReport, ReplayedLimit};
 
 use super::session::counted_lines;
 use super::table::TextTable;
@@ -22,14 +22,8 @@ pub(crate) fn write(report: &ReplayReport, output: &mut Output) -> Result<()> {
         self::limit(limit, output)?;
     }
     if report.limits.len() > 1 {
-        let all = &report.all;
-        output.line(format!(
-            "\nall limits: refused {} of {} requests, {} of {} clients",
-            share(all.refused, all.requests),
-            words::count(all.requests),
-            share(all.clients_hit, all.clients),
-            words::count(all.clients)
-        ))?;
+        let all = sentence("enforce", &report.all);
+        output.line(format!("\nall limits: {all}"))?;
     }
     Ok(())
 }
@@ -79,12 +73,11 @@ pub(crate) fn share(part: u64, all: u64) -> String {
     format!("{} ({percent:.digits$} %)", words::count(part))
 }
 
-/// Returns the results of a limit in one sentence.
-pub(crate) fn sentence(limit: &ReplayedLimit) -> String {
-    let counts = &limit.counts;
+/// Returns the counts of a limit with that mode in one sentence.
+pub(crate) fn sentence(mode: &str, counts: &CountsReport) -> String {
     format!(
         "{} {} of {} requests, {} of {} clients",
-        if limit.mode == "shadow" {
+        if mode == "shadow" {
             "would refuse"
         } else {
             "refused"
@@ -112,7 +105,8 @@ pub(crate) fn worst_keys(limit: &ReplayedLimit) -> TextTable {
 
 fn limit(limit: &ReplayedLimit, output: &mut Output) -> Result<()> {
     let style = if limit.counts.refused > 0 { BAD } else { GOOD };
-    let (name, sentence) = (paint(NAME, &limit.name), paint(style, &sentence(limit)));
+    let sentence = paint(style, &sentence(limit.mode, &limit.counts));
+    let name = paint(NAME, &limit.name);
     output.line(format!("{name} {}: {sentence}", limit.limit))?;
     let Some(first) = &limit.first_refused else {
         return Ok(());

@@ -16,7 +16,7 @@ use ratekeeper_replay::{ORIGIN, Record, Replay};
 use serde_json::{Value, json};
 
 use crate::output::{BAD, GOOD, NAME, paint};
-use crate::replay::session::{LogArgs, line_counts};
+use crate::replay::session::{LogArgs, LogSession, line_counts};
 use crate::replay::table::TextTable;
 use crate::replay::text::share;
 use crate::source::PolicySource;
@@ -94,7 +94,8 @@ impl DiffArgs {
         policies: [Policy; 2],
         output: &mut Output,
     ) -> Result<Decisions> {
-        let session = self.log.session(logs);
+        let args = &self.log;
+        let session = LogSession { paths: logs, args };
         let mut all = Decisions::default();
         let (log, replays) = session.read(
             policies,

@@ -16,7 +16,7 @@ use crate::output::unwritable;
 use crate::replay::choose::choose;
 use crate::replay::compare::compare;
 use crate::replay::condition::Condition;
-use crate::replay::session::LogArgs;
+use crate::replay::session::{LogArgs, LogSession};
 use crate::replay::{page, text};
 use crate::source::PolicySource;
 use crate::{Exit, Failure, Output, Result};
@@ -64,7 +64,8 @@ impl ReplayArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let source = PolicySource::read(&self.policy)?;
         let policy = source.policy(ORIGIN, output)?;
-        let session = self.log.session(&self.logs);
+        let (paths, args) = (&*self.logs, &self.log);
+        let session = LogSession { paths, args };
         for condition in &self.fail_if {
             condition.check(&policy)?;
         }
