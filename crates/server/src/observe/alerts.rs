@@ -36,7 +36,7 @@ use ratekeeper_policy::{Alert, AlertSettings, Policy, RuleMode};
 
 pub(crate) use self::identity::Identity;
 pub use self::notice::{AlertChange, AlertEnd, AlertNotice};
-use self::watch::{AlertFinding, LimitWatch};
+use self::watch::LimitWatch;
 use self::webhook::{Delivery, Webhook, WebhookQueue};
 use crate::StartError;
 use crate::counter::Counter;
@@ -140,8 +140,8 @@ impl Alerts {
 
     fn end(&self, watches: &[Arc<LimitWatch>], why: AlertEnd, mut report: impl FnMut(AlertNotice)) {
         for watch in watches {
-            for finding in watch.close() {
-                report(self.notice(watch, finding, AlertChange::Ended(why)));
+            for notice in watch.close(why) {
+                report(self.revealed(notice));
             }
         }
     }
@@ -180,37 +180,25 @@ impl Alerts {
                 let span = wall(since) / watch.alert.hold.as_nanos().max(1);
                 self.identity.id(&watch.name, key, span)
             };
-            for (change, finding) in watch.look(now, name) {
-                report(self.notice(watch, finding, change));
+            for notice in watch.look(now, name) {
+                report(self.revealed(notice));
             }
         }
     }
 
-    fn notice(&self, watch: &LimitWatch, found: AlertFinding, change: AlertChange) -> AlertNotice {
+    /// Removes the key of an alert, unless keys are revealed.
+    fn revealed(&self, notice: AlertNotice) -> AlertNotice {
         AlertNotice {
-            change,
-            id: found.id,
-            limit: Arc::clone(&watch.name),
-            mode: watch.mode,
-            key: self.reveal_keys.then_some(found.key),
-            alert: watch.alert,
-            usage_percent: found.usage_percent,
-            since: found.since,
+            key: notice.key.filter(|_| self.reveal_keys),
+            ..notice
         }
     }
 
     /// Returns the active alerts, with their keys, those that began first at the front.
     pub(crate) fn active(&self) -> Vec<AlertNotice> {
         let watches = self.watches.load_full();
-        let of = |watch: &Arc<LimitWatch>| {
-            let active = watch.active().into_iter();
-            let notice = |found: AlertFinding| AlertNotice {
-                key: Some(found.key.clone()),
-                ..self.notice(watch, found, AlertChange::Started)
-            };
-            active.map(notice).collect::<Vec<_>>()
-        };
-        let mut active: Vec<_> = watches.iter().flatten().flat_map(of).collect();
+        let each = watches.iter().flatten();
+        let mut active: Vec<_> = each.flat_map(|watch| watch.active()).collect();
         active.sort_by_key(|notice| notice.since);
         active
     }

@@ -20,7 +20,8 @@ use ratekeeper_core::{Nanos, Time, Verdict};
 use ratekeeper_policy::{KeyPart, Rule};
 
 use super::{
-    Alert, AlertChange, AlertCounts, AlertEnd, Counter, MAX_WATCHED, MAX_WATCHED_IN_ALL, RuleMode,
+    Alert, AlertChange, AlertCounts, AlertEnd, AlertNotice, Counter, MAX_WATCHED,
+    MAX_WATCHED_IN_ALL, RuleMode,
 };
 
 /// The watched keys of a limit.
@@ -59,14 +60,6 @@ struct WatchedKey {
     usage_percent: u8,
     /// Id of its alert; `None` before the alert starts.
     id: Option<Arc<str>>,
-}
-
-/// A key with an alert.
-pub(super) struct AlertFinding {
-    pub(super) id: Arc<str>,
-    pub(super) key: Vec<String>,
-    pub(super) usage_percent: u8,
-    pub(super) since: Time,
 }
 
 impl LimitWatch {
@@ -137,7 +130,7 @@ impl LimitWatch {
         &self,
         now: Time,
         name: impl Fn(&[u8], Time) -> Arc<str>,
-    ) -> Vec<(AlertChange, AlertFinding)> {
+    ) -> Vec<AlertNotice> {
         let mut changes = Vec::new();
         if self.len.load(Ordering::Relaxed) == 0 {
             return changes;
@@ -146,15 +139,13 @@ impl LimitWatch {
         let before = keys.by_key.len();
         keys.by_key.retain(|key, watched| {
             if watched.until <= now {
-                let ended = watched.finding();
-                changes.extend(ended.map(|ended| (AlertChange::Ended(AlertEnd::Fell), ended)));
+                changes.extend(self.notice(watched, AlertChange::Ended(AlertEnd::Fell)));
                 return false;
             }
             if watched.id.is_none() && now.since(watched.since) >= self.alert.hold {
                 watched.id = Some(name(key, watched.since));
                 self.started.add(1);
-                let started = watched.finding();
-                changes.extend(started.map(|started| (AlertChange::Started, started)));
+                changes.extend(self.notice(watched, AlertChange::Started));
             }
             true
         });
@@ -162,13 +153,14 @@ impl LimitWatch {
         changes
     }
 
-    /// Watches no more, and returns the active alerts.
-    pub(super) fn close(&self) -> Vec<AlertFinding> {
+    /// Watches no more, and returns the alerts that end by that.
+    pub(super) fn close(&self, why: AlertEnd) -> Vec<AlertNotice> {
         let mut keys = self.keys.lock();
         keys.is_closed = true;
         let all = std::mem::take(&mut keys.by_key);
         self.gave_up(all.len(), &keys);
-        all.into_values().filter_map(|key| key.finding()).collect()
+        let ended = |key: &WatchedKey| self.notice(key, AlertChange::Ended(why));
+        all.values().filter_map(ended).collect()
     }
 
     fn gave_up(&self, places: usize, keys: &WatchedKeys) {
@@ -177,12 +169,24 @@ impl LimitWatch {
     }
 
     /// Returns the active alerts.
-    pub(super) fn active(&self) -> Vec<AlertFinding> {
+    pub(super) fn active(&self) -> Vec<AlertNotice> {
         let keys = self.keys.lock();
-        keys.by_key
-            .values()
-            .filter_map(WatchedKey::finding)
-            .collect()
+        let active = |key: &WatchedKey| self.notice(key, AlertChange::Started);
+        keys.by_key.values().filter_map(active).collect()
+    }
+
+    /// Returns the alert of a key, with the key; `None` if none has started.
+    fn notice(&self, key: &WatchedKey, change: AlertChange) -> Option<AlertNotice> {
+        Some(AlertNotice {
+            change,
+            id: Arc::clone(key.id.as_ref()?),
+            limit: Arc::clone(&self.name),
+            mode: self.mode,
+            key: Some(key.words.clone()),
+            alert: self.alert,
+            usage_percent: key.usage_percent,
+            since: key.since,
+        })
     }
 
     pub(super) fn counts(&self) -> AlertCounts {
@@ -209,14 +213,5 @@ impl WatchedKey {
         self.decided_at = at;
         self.until = at + above_for;
         self.usage_percent = usage_percent;
-    }
-
-    fn finding(&self) -> Option<AlertFinding> {
-        Some(AlertFinding {
-            id: Arc::clone(self.id.as_ref()?),
-            key: self.words.clone(),
-            usage_percent: self.usage_percent,
-            since: self.since,
-        })
     }
 }
