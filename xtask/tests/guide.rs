@@ -3,7 +3,7 @@
 //! ```text
 //!   deploy.md                                     a page
 //!     at most 64 MiB for all connections          its words
-//!       server/src/serve/body_budget.rs: MAX_HELD ..    a file below `crates`: its words
+//!       server/src/byte_budget.rs: MAX_BODY ..          a file below `crates`: its words
 //! ```
 //!
 //! Numbers that are computed or measured are compared by tests of their crates.
@@ -69,7 +69,7 @@ deploy.md
   its body within 10 s
     server/src/doors/body.rs: READ_TIMEOUT: Duration = Duration::from_secs(10);
   at most 64 MiB for all connections together
-    server/src/serve/body_budget.rs: MAX_HELD_BYTES: usize = 64 << 20;
+    server/src/byte_budget.rs: MAX_BODY_BYTES: usize = 64 << 20;
   a queue of 1 MiB
     server/src/serve/log_writer.rs: MAX_WAITING: usize = 1 << 20;
   at most 1 s for the last lines
@@ -280,7 +280,7 @@ matching.md
   A body of more than 64 KiB
     keeper/src/tower/policy/inspected.rs: MAX_INSPECTED_BODY: usize = 64 << 10;
   All bodies together take at most 64 MiB
-    server/src/serve/body_budget.rs: MAX_HELD_BYTES: usize = 64 << 20;
+    server/src/byte_budget.rs: MAX_BODY_BYTES: usize = 64 << 20;
 matching.md
   A file may have 128 MiB
     policy/src/model/client/geo.rs: MAX_DATABASE_BYTES: usize = 128 << 20;

@@ -12,6 +12,7 @@ use ratekeeper_policy::{RevealKeys, Settings, envoy};
 use ratekeeper_store::AnyStore;
 
 use crate::admin::{Snapshot, Streams};
+use crate::byte_budget::{ByteBudget, MAX_BODY_BYTES};
 use crate::clock::ServiceClock;
 use crate::config::ExplainLimit;
 use crate::doors::Access;
@@ -24,7 +25,6 @@ use crate::observe::event::Sink;
 use crate::observe::metrics::{ConfigSource, DecisionPath, Protocol, RequestResult};
 use crate::observe::top_keys::KeyReveal;
 use crate::readiness::Readiness;
-use crate::serve::body_budget::BodyBudget;
 use crate::source::PolicyOrigin;
 use crate::state::StateFolder;
 use crate::{Config, StartError};
@@ -47,10 +47,10 @@ pub(crate) struct ServiceContext {
     pub(crate) access: Access,
     pub(crate) hold: HoldQueue,
     pub(crate) sink: Sink,
-    pub(crate) bodies: Arc<BodyBudget>,
+    pub(crate) bodies: Arc<ByteBudget>,
     /// Responses that may state a cost, and answers to batches. A client that reads slowly takes
     /// nothing from requests.
-    pub(crate) responses: Arc<BodyBudget>,
+    pub(crate) responses: Arc<ByteBudget>,
     /// The proxy listener, whose settings a reload replaces.
     pub(crate) proxy: OnceLock<Weak<dyn Reload>>,
     /// The hour in which an untrusted proxy was reported, as [`NoticeHour::word`].
@@ -96,8 +96,8 @@ impl ServiceContext {
             access,
             hold: HoldQueue::new(max_held.unwrap_or(DEFAULT_MAX_HELD)),
             sink,
-            bodies: Arc::default(),
-            responses: Arc::default(),
+            bodies: ByteBudget::new(MAX_BODY_BYTES),
+            responses: ByteBudget::new(MAX_BODY_BYTES),
             proxy: OnceLock::new(),
             untrusted_reported: AtomicU64::new(0),
         }

@@ -51,6 +51,7 @@
 mod addresses;
 mod admin;
 mod background;
+mod byte_budget;
 mod capacity;
 mod clock;
 mod config;

@@ -13,7 +13,7 @@ use hyper::body::Body as _;
 use tokio::time::timeout;
 
 use super::problem::{BROKEN_BODY, Problem, TOO_BUSY, TOO_LARGE, TOO_SLOW};
-use crate::serve::body_budget::{BodyBudget, MAX_HELD_BYTES};
+use crate::byte_budget::{ByteBudget, MAX_BODY_BYTES};
 use crate::serve::request_body::RequestBody;
 
 /// Maximum number of bytes of one check.
@@ -29,7 +29,7 @@ pub(crate) async fn read(
     headers: &HeaderMap,
     body: RequestBody,
     max: usize,
-    budget: &Arc<BodyBudget>,
+    budget: &Arc<ByteBudget>,
 ) -> Result<Bytes, Problem> {
     let announced = headers.get(header::CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
@@ -50,7 +50,7 @@ pub(crate) async fn read(
 async fn collect(
     mut body: RequestBody,
     max: usize,
-    budget: &Arc<BodyBudget>,
+    budget: &Arc<ByteBudget>,
 ) -> Result<Bytes, Problem> {
     let mut held = budget.hold();
     let mut first = Bytes::new();
@@ -97,6 +97,6 @@ pub(super) fn broken() -> Problem {
 }
 
 pub(super) fn too_busy() -> Problem {
-    let detail = format!("unfinished requests and unread answers hold {MAX_HELD_BYTES} bytes");
+    let detail = format!("unfinished requests and unread answers hold {MAX_BODY_BYTES} bytes");
     Problem::new(TOO_BUSY, detail)
 }

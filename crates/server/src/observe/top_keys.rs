@@ -14,7 +14,6 @@
 //!   allowed requests take no room from refused ones.
 //! * A request that is refused because a part of its key is missing has no key, and is not noted.
 
-mod budget;
 mod distinct;
 mod limit;
 mod reveal;
@@ -27,7 +26,6 @@ use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::{LimitId, Time, Verdict};
 use ratekeeper_policy::Policy;
 
-use self::budget::ByteBudget;
 pub(crate) use self::distinct::ERROR_PERCENT;
 use self::limit::{LimitTopKeys, Note};
 pub(crate) use self::limit::{TopKeysFound, TopOrder, TopWindow};
@@ -35,6 +33,7 @@ pub(crate) use self::reveal::KeyReveal;
 pub(crate) use self::sketch::Estimate;
 use self::sketch::HashedKey;
 use super::denial_log::{LimitLog, LoggedDenial};
+use crate::byte_budget::ByteBudget;
 use crate::counter::Counter;
 
 /// Memory for the counts of all requests.
@@ -78,8 +77,8 @@ impl TopKeys {
         Self {
             limits: ArcSwap::default(),
             budgets: Budgets {
-                requests: Arc::new(ByteBudget::new(requests)),
-                denied: Arc::new(ByteBudget::new(denied)),
+                requests: ByteBudget::new(requests),
+                denied: ByteBudget::new(denied),
             },
         }
     }
@@ -182,7 +181,7 @@ impl TopKeys {
 
     /// Returns the number of bytes of all counts.
     pub(crate) fn bytes(&self) -> usize {
-        Self::MAX_BYTES - self.budgets.requests.left() - self.budgets.denied.left()
+        self.budgets.requests.bytes() + self.budgets.denied.bytes()
     }
 
     /// Drops the periods that have ended, of limits that decide no more.

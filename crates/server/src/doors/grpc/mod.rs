@@ -21,10 +21,10 @@ use ratekeeper_policy::Policy;
 use ratekeeper_store::StoreError;
 use ratekeeper_wire::{DESCRIPTORS, MAX_REQUEST_BYTES, WireRefusal};
 
+use crate::byte_budget::ByteBudget;
 use self::health::HealthService;
 use crate::context::ServiceContext;
 use crate::observe::metrics::{Protocol, RequestResult};
-use crate::serve::body_budget::BodyBudget;
 use crate::serve::grpc;
 use crate::serve::grpc::{Code, GrpcCall, GrpcStatus};
 use crate::serve::listener;
@@ -94,7 +94,7 @@ struct ConnectionContext {
 impl grpc::ServeCalls for ConnectionContext {
     const MAX_MESSAGE_BYTES: usize = MAX_REQUEST_BYTES;
 
-    fn bodies(&self) -> &Arc<BodyBudget> {
+    fn bodies(&self) -> &Arc<ByteBudget> {
         &self.shared.bodies
     }
 

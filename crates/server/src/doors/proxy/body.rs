@@ -16,8 +16,8 @@ use ratekeeper::tower::RequestGuard;
 use ratekeeper_gateway::{DownloadBody, DownloadError};
 
 use super::access_log::AccessLine;
+use crate::byte_budget::HeldBytes;
 use crate::observe::metrics::Process;
-use crate::serve::body_budget::HeldBytes;
 use crate::serve::listener::Reply;
 use crate::serve::pulse::{HeldBack, InFlight};
 

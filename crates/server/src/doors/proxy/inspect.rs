@@ -13,10 +13,10 @@ use ratekeeper_gateway::ClientBody;
 use tokio::time::timeout;
 
 use super::ProxyDoor;
+use crate::byte_budget::HeldBytes;
 use crate::doors::body::{READ_TIMEOUT, broken, too_busy};
 use crate::doors::problem::{Problem, TOO_LARGE, TOO_SLOW};
 use crate::observe::metrics::{Protocol, RequestResult};
-use crate::serve::body_budget::HeldBytes;
 use crate::serve::listener::Caller;
 use crate::serve::request_body::RequestBody;
 
@@ -106,17 +106,15 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use http_body_util::{BodyExt, Full};
 
     use super::*;
+    use crate::byte_budget::{ByteBudget, MAX_BODY_BYTES};
     use crate::doors::problem::TOO_BUSY;
-    use crate::serve::body_budget::BodyBudget;
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_comes_slowly_is_given_up() {
-        let budget = Arc::new(BodyBudget::default());
+        let budget = ByteBudget::new(MAX_BODY_BYTES);
         let mut held = budget.hold();
         // A part that came, and an end that never comes.
         let slow = Full::new(Bytes::from("user=an")).with_trailers(std::future::pending());
@@ -130,9 +128,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_is_read_within_the_budget_of_all() {
-        let budget = Arc::new(BodyBudget::default());
+        let budget = ByteBudget::new(MAX_BODY_BYTES);
         let mut others = budget.hold();
-        assert!(others.resize(crate::serve::body_budget::MAX_HELD_BYTES - 3));
+        assert!(others.resize(MAX_BODY_BYTES - 3));
         for (text, expected) in [("abc", None), ("abcd", Some(TOO_BUSY))] {
             let mut held = budget.hold();
             let mut body = InspectedBody::new(Full::new(Bytes::from(text)));

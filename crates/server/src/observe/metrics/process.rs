@@ -10,10 +10,10 @@ use ratekeeper_core::Time;
 use super::family::MetricList;
 use super::request_faults::{RequestFault, RequestFaults};
 use super::{ReportResult, table};
+use crate::byte_budget::ByteBudget;
 use crate::counter::{Counter, LogGate};
 use crate::observe::otlp::{EXPORT_RESULTS, OtlpCounts};
 use crate::observe::upstreams::WatchedUpstreams;
-use crate::serve::body_budget::BodyBudget;
 use crate::serve::connections::ConnectionCounts;
 use crate::serve::tls::ListenerTls;
 use crate::{Door, LogWriter};
@@ -30,7 +30,7 @@ pub(crate) struct Process {
     pub(crate) callers: Arc<ConnectionCounts>,
     pub(crate) admin: Arc<ConnectionCounts>,
     /// Of requests, and of responses.
-    pub(crate) bodies: OnceLock<[Arc<BodyBudget>; 2]>,
+    pub(crate) bodies: OnceLock<[Arc<ByteBudget>; 2]>,
     /// Counts by door.
     accept_failures: [Counter; DOORS.len()],
     accept_log: LogGate,

@@ -18,9 +18,9 @@ use ratekeeper_core::{Nanos, Time};
 use ratekeeper_policy::{KeyPart, Rule};
 
 use super::Budgets;
-use super::budget::{BudgetShare, ByteBudget};
 use super::distinct::DistinctKeys;
 use super::sketch::{COUNTERS, Estimate, HashedKey, KeySketch};
+use crate::byte_budget::{ByteBudget, HeldBytes};
 
 /// Number of parts of the keys of a limit, each with a lock of its own.
 pub(super) const PARTS: usize = 8;
@@ -92,7 +92,7 @@ pub(super) struct LimitTopKeys {
     key_parts: Vec<KeyPart>,
     since: Time,
     parts: [Mutex<Part>; PARTS],
-    _share: BudgetShare,
+    _share: HeldBytes,
 }
 
 /// A part of the keys: the minute and the hour.
@@ -178,7 +178,7 @@ impl TopKeysFound {
 impl LimitTopKeys {
     /// Creates the counts of the keys of `rule`; `None` if the budget has no room for them.
     pub(super) fn new(rule: &Rule, at: Time, budget: &Arc<ByteBudget>) -> Option<Box<Self>> {
-        let share = BudgetShare::take(budget, size_of::<Self>())?;
+        let share = budget.take(size_of::<Self>())?;
         Some(Box::new(Self {
             key_parts: rule.key.clone(),
             since: at,

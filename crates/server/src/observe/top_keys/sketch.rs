@@ -22,8 +22,8 @@
 
 use std::sync::Arc;
 
-use super::budget::{BudgetShare, ByteBudget};
 use super::distinct::DistinctKeys;
+use crate::byte_budget::{ByteBudget, HeldBytes};
 
 /// Number of counters of a sketch.
 pub(super) const COUNTERS: usize = 32;
@@ -76,7 +76,7 @@ pub(super) struct KeySketch {
     /// No counter before this one has the count `floor`.
     hand: usize,
     distinct: DistinctKeys,
-    share: BudgetShare,
+    share: HeldBytes,
 }
 
 /// The key of a counter.
@@ -105,7 +105,7 @@ impl KeySketch {
             floor: 0,
             hand: 0,
             distinct: DistinctKeys::new(),
-            share: BudgetShare::take(budget, size_of::<Self>())?,
+            share: budget.take(size_of::<Self>())?,
         }))
     }
 
@@ -253,7 +253,7 @@ mod tests {
 
     /// Feeds `stream` to a sketch, and holds each count against the exact one.
     fn check(stream: &[u32], budget: usize) -> (usize, u64) {
-        let budget = Arc::new(ByteBudget::new(budget));
+        let budget = ByteBudget::new(budget);
         let mut sketch = KeySketch::new(&budget).unwrap();
         let mut exact: HashMap<u32, u64> = HashMap::new();
         let bytes = |key: u32| key.to_le_bytes();
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_sketch_without_room_for_a_key_counts_nothing() {
-        let budget = Arc::new(ByteBudget::new(size_of::<KeySketch>()));
+        let budget = ByteBudget::new(size_of::<KeySketch>());
         let mut sketch = KeySketch::new(&budget).unwrap();
         let key = HashedKey {
             hash: 1,

@@ -14,7 +14,7 @@ use prost::Message;
 use super::frame::{Frames, framed};
 use super::status::ok_trailers;
 use super::{Code, GrpcStatus, timeout};
-use crate::serve::body_budget::HeldBytes;
+use crate::byte_budget::HeldBytes;
 use crate::serve::pulse::{InFlight, Pulse};
 
 /// Content type of every call of gRPC.

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::GrpcCall;
-use crate::serve::body_budget::BodyBudget;
+use crate::byte_budget::ByteBudget;
 use crate::serve::listener::Spans;
 use crate::serve::pulse::{Pulse, TICK};
 
@@ -56,7 +56,7 @@ pub(crate) trait ServeCalls: Send + Sync + 'static {
     const MAX_MESSAGE_BYTES: usize;
 
     /// Returns the budget of unfinished calls.
-    fn bodies(&self) -> &Arc<BodyBudget>;
+    fn bodies(&self) -> &Arc<ByteBudget>;
 
     /// Serves one call. Polled once where the connection is read; a call that is not done by then
     /// becomes a task.

@@ -9,7 +9,7 @@ use h2::RecvStream;
 use prost::Message;
 
 use super::{Code, GrpcStatus};
-use crate::serve::body_budget::HeldBytes;
+use crate::byte_budget::HeldBytes;
 
 /// Number of bytes before a message.
 const PREFIX: usize = 5;
