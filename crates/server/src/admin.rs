@@ -21,10 +21,9 @@ pub(crate) use self::overrides::key_as_shown;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Response, StatusCode, header};
-use http_body_util::{Either, Full};
+use http::{Response, StatusCode};
+use http_body_util::Either;
 use ratekeeper_policy::envoy::EnvoyRateLimit;
 use serde_json::{Value, json};
 
@@ -36,7 +35,7 @@ use crate::doors::CallResult;
 use crate::doors::body::MAX_CHECK_BYTES;
 use crate::doors::problem::{Problem, ProblemKind, RELOAD_REFUSED};
 use crate::doors::routes::{self, RouteCall, routes};
-use crate::doors::{self, Right};
+use crate::doors::{self, Right, text};
 use crate::observe::alerts::AlertNotice;
 use crate::observe::alerts::message::described;
 use crate::observe::changes;
@@ -136,14 +135,6 @@ routes! {
     POST "/v1/reset" Write => doors::reset(call.shared, call.body(MAX_CHECK_BYTES).await?).await,
     POST "/v1/refund" Write => doors::refund(call.shared, call.body(MAX_CHECK_BYTES).await?).await,
     POST "/v1/grant" Write => grants::grant(call.shared, &call.body(MAX_CHECK_BYTES).await?).await,
-}
-
-fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Reply> {
-    let mut response = Response::new(Full::new(text.into()));
-    *response.status_mut() = status;
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, plain);
-    response
 }
 
 pub(crate) fn readiness(readiness: &Readiness) -> Response<Reply> {

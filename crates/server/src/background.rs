@@ -53,7 +53,7 @@ pub(crate) fn start_tasks(shared: &Arc<ServiceContext>) {
     let report = move |it: &ServiceContext| expired.report(it);
     every(shared, "reservations", expired_reservations::LOOK, report);
     every(shared, "top keys", WATCHERS_SWEEP, sweep_watchers);
-    start(shared, "history", history::record);
+    every(shared, "history", history::TICK, history::record);
     start(shared, "dashboard", admin::publish);
     let mut hour = HourCounts::default();
     let watch = move |it: &ServiceContext| hour.watch(it);
@@ -93,8 +93,8 @@ fn start<F: Future<Output = ()> + Send + 'static>(
     keep(shared, name, move || task(Arc::clone(&kept)));
 }
 
-/// Starts a task that acts now, and again after each `period`. If it panics, it begins again with
-/// the state that it began with.
+/// Starts a task that acts now and at each `period` from then on. If it panics, it begins again,
+/// with the state that it began with.
 fn every(
     shared: &Arc<ServiceContext>,
     name: &'static str,
@@ -105,7 +105,7 @@ fn every(
         let mut act = act.clone();
         async move {
             let mut tick = interval(period);
-            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
             loop {
                 tick.tick().await;
                 act(&shared);

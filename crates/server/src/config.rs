@@ -3,7 +3,7 @@
 use std::net::ToSocketAddrs;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use derive_more::Display;
@@ -148,6 +148,12 @@ impl Config {
             log: None,
             events: None,
         }
+    }
+
+    /// Returns the directory that paths in the policy are relative to.
+    pub(crate) fn home(&self) -> &Path {
+        let parent = self.policy.as_deref().and_then(Path::parent);
+        parent.unwrap_or(Path::new(""))
     }
 
     /// Overrides an address: `http=127.0.0.1:9000`, `admin=off`.

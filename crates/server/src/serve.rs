@@ -15,6 +15,5 @@ pub(crate) mod proxy_header;
 pub(crate) mod pulse;
 pub(crate) mod request_body;
 pub(crate) mod tls;
-pub(crate) mod upgrade;
 pub(crate) mod watched;
 pub(crate) mod workers;

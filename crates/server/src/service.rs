@@ -9,7 +9,6 @@
 mod run;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use ratekeeper::{Clock, Keeper, SystemClock, Timer};
@@ -86,8 +85,7 @@ impl Service {
         let token = token.map(|it| it.ok_or(StartError::Token)).transpose()?;
         let (loaded, last_seen) = reload::load_first(config, &clock)?;
         let settings = &loaded.policy.settings;
-        let home = config.policy.as_deref().and_then(Path::parent);
-        let home = home.unwrap_or(Path::new(""));
+        let home = config.home();
         let redis = StoreSettings::of(settings.redis.as_ref(), config.store.as_ref());
         let redis = redis.map(|redis| redis.at_home(home));
         let folder = StateFolder::open(settings, home)?;
@@ -96,11 +94,7 @@ impl Service {
         let counters = own.and_then(|folder| folder.counters(&mut notices));
         let saved = counters.as_ref().map(|it| it.clock);
         let clock = saved.and_then(continued).unwrap_or(clock);
-        let envoy_files = ConfigSource::new(
-            config.envoy_config.clone(),
-            config.policy.as_deref(),
-            config.shadow,
-        );
+        let envoy_files = ConfigSource::new(config);
         let files = envoy_files.first(settings, clock.origin())?;
         let doors = Doors::chosen(config, settings)?;
         let access = Access {

@@ -12,7 +12,7 @@ use ratekeeper::{Clock as _, SystemClock};
 use ratekeeper_core::Origin;
 use ratekeeper_policy::Rule;
 use ratekeeper_policy::config::{self, Diagnostic, PolicyFiles, Severity};
-use ratekeeper_policy::envoy::{self, File};
+use ratekeeper_policy::envoy;
 use ratekeeper_server::{EnvoyFile, read_envoy_files, writable_by_all};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -163,15 +163,11 @@ impl ValidateArgs {
     /// Checks the files of one configuration of Envoy's rate limit service together.
     fn check_envoy(&self, path: &Path) -> Result<Vec<Checked>> {
         let files = read_envoy_files(path).map_err(Failure::new)?;
-        let texts = files.iter().map(|file| File {
-            name: &file.name,
-            text: &file.text,
-        });
         let settings = envoy::EnvoySettings {
             merge_domains: self.merge_domains,
             ..envoy::EnvoySettings::default()
         };
-        let texts: Vec<_> = texts.collect();
+        let texts: Vec<_> = files.iter().map(EnvoyFile::borrowed).collect();
         let (found, valid) = match envoy::load(&texts, settings, Origin::UNIX) {
             Ok(loaded) => (loaded.warnings, true),
             Err(findings) => (findings, false),
@@ -195,11 +191,8 @@ impl ValidateArgs {
 
 /// Returns the number of rules of a valid file.
 fn rules_of(file: &EnvoyFile) -> usize {
-    let alone = File {
-        name: &file.name,
-        text: &file.text,
-    };
-    let loaded = envoy::load(&[alone], envoy::EnvoySettings::default(), Origin::UNIX);
+    let settings = envoy::EnvoySettings::default();
+    let loaded = envoy::load(&[file.borrowed()], settings, Origin::UNIX);
     loaded.map_or(0, |loaded| loaded.config.rules().len())
 }
 

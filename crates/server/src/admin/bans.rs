@@ -207,7 +207,7 @@ async fn set(shared: &ServiceContext, query: &Query<'_>, wanted: Option<ByHand>)
     shared.note_change(&format!("key {parts} of limit {limit} {did}"));
     Ok(reply(&json!({
         "limit": limit,
-        "key": key_in_words(rule, key),
+        "key": key_in_words(shared, rule, key),
         "act": act.map(HandAct::word),
         "was_banned": was_banned,
         "was_allowed": before == Some(HandAct::Allow),

@@ -29,10 +29,9 @@ use http_body_util::Full;
 use serde_json::json;
 
 use super::query::Query;
-use super::{reply, text};
+use super::reply;
 use crate::context::ServiceContext;
-use crate::doors;
-use crate::doors::CallResult;
+use crate::doors::{self, CallResult, text};
 use crate::serve::listener::Reply;
 
 /// Headers of the files of the page. A browser runs no script but ours, sends nothing elsewhere,

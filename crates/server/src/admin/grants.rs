@@ -76,7 +76,7 @@ pub(super) async fn grant(shared: &ServiceContext, body: &Bytes) -> CallResult {
     let (limit, balance) = (&*rule.limit.name, answer.decision.remaining.get());
     let reveal = shared.key_reveal(policy.settings.reveal_keys);
     let revealed = reveal.text(rule, key).unwrap_or_default();
-    let key = key_in_words(rule, key);
+    let key = key_in_words(shared, rule, key);
     tracing::info!(
         event = "credits.granted",
         limit,

@@ -1,7 +1,7 @@
 //! Keys: the balances of one key, or of those with the least remaining; the reset of one key.
 
 use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Nanos, Permits, Time, Verdict};
-use ratekeeper_policy::{KeyBytes, Policy, Rule, Variant};
+use ratekeeper_policy::{KeyBytes, Policy, RevealKeys, Rule, Variant};
 use ratekeeper_store::{AnyStore, Store};
 use serde_json::{Value, json};
 
@@ -35,7 +35,10 @@ pub(super) fn keys(shared: &ServiceContext, query: &str) -> CallResult {
     }
     let keys: Vec<Value> = entries
         .iter()
-        .map(|(quota, entry)| state(rule, *quota, Key::from_bytes(&entry.key), entry.decision))
+        .map(|(quota, entry)| {
+            let key = Key::from_bytes(&entry.key);
+            state(shared, rule, *quota, key, entry.decision)
+        })
         .collect();
     Ok(reply(&json!({ "limit": &*rule.limit.name, "keys": keys })))
 }
@@ -92,7 +95,7 @@ pub(super) async fn key(shared: &ServiceContext, name: &str, query: &str) -> Cal
             "its balance is full, or a value is not as requests bring it",
         )
     })?;
-    let mut state = state(rule, quota, key, decision);
+    let mut state = state(shared, rule, quota, key, decision);
     if let Some((act, left)) = by_hand {
         state["by_hand"] = json!({"act": act.word(), "ends_after_ms": left.as_millis_ceil()});
     }
@@ -130,7 +133,7 @@ pub(super) async fn reset(shared: &ServiceContext, name: &str, query: &str) -> C
     shared.note_change(&format!("reset: {limit} ({})", shown.escape_debug()));
     Ok(reply(&json!({
         "limit": &*rule.limit.name,
-        "key": key_in_words(rule, key),
+        "key": key_in_words(shared, rule, key),
         "was_counted": had.contains(&true),
     })))
 }
@@ -169,9 +172,15 @@ pub(super) fn numbers<'a>(
     std::iter::once((&rule.limit, rule.quota)).chain(others)
 }
 
-fn state(rule: &Rule, quota: Permits, key: Key<'_>, decision: Decision) -> Value {
+fn state(
+    shared: &ServiceContext,
+    rule: &Rule,
+    quota: Permits,
+    key: Key<'_>,
+    decision: Decision,
+) -> Value {
     let mut state = json!({
-        "key": key_in_words(rule, key),
+        "key": key_in_words(shared, rule, key),
         "quota": quota.get(),
         "remaining": decision.remaining.get(),
         // A balance is never reset by time.
@@ -183,13 +192,8 @@ fn state(rule: &Rule, quota: Permits, key: Key<'_>, decision: Decision) -> Value
 }
 
 /// Returns the parts of a key with their names: `ip=192.0.2.1`.
-pub(super) fn key_in_words(rule: &Rule, key: Key<'_>) -> Vec<String> {
-    let mut names = rule.key_parts();
-    let part = |value| match names.next() {
-        Some(name) => format!("{name}={value}"),
-        None => String::from(value),
-    };
-    key.display_parts().map(part).collect()
+pub(super) fn key_in_words(shared: &ServiceContext, rule: &Rule, key: Key<'_>) -> Vec<String> {
+    shared.key_reveal(RevealKeys::Raw).key(rule, key)
 }
 
 /// Returns the key of a rule with these values, one for each of its parts, each as a request brings

@@ -24,7 +24,7 @@ pub(crate) async fn keep_fresh(shared: Arc<ServiceContext>, tls: Arc<ListenerTls
         let news = look.await.ok().flatten();
         let now = shared.unix_seconds();
         let warnings = if daily.is_due(now) || news.is_some() {
-            tls.warnings(now)
+            tls.certificates.warnings(now)
         } else {
             Vec::new()
         };

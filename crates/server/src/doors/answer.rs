@@ -24,8 +24,7 @@ pub(super) fn acquired(answer: &Answer) -> Vec<u8> {
     push_allowed(&mut json, answer);
     json.push(b',');
     push_permits(&mut json, answer.permits(), |json, expires| {
-        push(json, ",\"expires_in_ms\":");
-        push_number(json, whole_millis(expires));
+        push_count(json, ",\"expires_in_ms\":", whole_millis(expires));
     });
     push_limits(&mut json, answer);
     json
@@ -35,8 +34,7 @@ pub(super) fn acquired(answer: &Answer) -> Vec<u8> {
 pub(super) fn released(permits: &[Permit], back: &[Permits]) -> Vec<u8> {
     let mut json = b"{".to_vec();
     push_permits(&mut json, permits.iter().zip(back), |json, back| {
-        push(json, ",\"released\":");
-        push_number(json, back.get());
+        push_count(json, ",\"released\":", back.get());
     });
     json.push(b'}');
     json
@@ -47,8 +45,8 @@ pub(super) fn renewed(permits: &[Permit], ends: &[Option<Nanos>]) -> Vec<u8> {
     let mut json = b"{".to_vec();
     push_permits(&mut json, permits.iter().zip(ends), |json, expires| {
         if let Some(expires) = expires {
-            push(json, ",\"renewed\":true,\"expires_in_ms\":");
-            push_number(json, whole_millis(*expires));
+            push(json, ",\"renewed\":true");
+            push_count(json, ",\"expires_in_ms\":", whole_millis(*expires));
         } else {
             push(json, ",\"renewed\":false");
         }
@@ -101,8 +99,7 @@ pub(super) fn push_check(json: &mut Vec<u8>, answer: &Answer) {
     if let Some(decision) = answer.decision() {
         push(json, ",\"decision\":");
         push_text(json, &decision.to_string());
-        push(json, ",\"expires_in_ms\":");
-        push_number(json, whole_millis(decision.within()));
+        push_count(json, ",\"expires_in_ms\":", whole_millis(decision.within()));
     }
     push_limits(json, answer);
 }
@@ -118,8 +115,7 @@ fn push_allowed(json: &mut Vec<u8>, answer: &Answer) {
             push_text(json, &refused.rule.limit.name);
         }
         if let Some(wait) = answer.retry_after() {
-            push(json, ",\"retry_after_ms\":");
-            push_number(json, wait.as_millis_ceil());
+            push_count(json, ",\"retry_after_ms\":", wait.as_millis_ceil());
         }
         if let Some(refused) = answer.refused_by() {
             push_reason(json, &refused);
@@ -170,21 +166,18 @@ fn push_outcome(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
         push(json, "\",\"covered_by\":\"");
         push_escaped(json, &covering.limit.name);
     }
-    push(json, "\",\"quota\":");
-    push_number(json, outcome.quota().get());
-    push(json, ",\"remaining\":");
-    push_number(json, outcome.remaining().get());
+    json.push(b'"');
+    push_count(json, ",\"quota\":", outcome.quota().get());
+    push_count(json, ",\"remaining\":", outcome.remaining().get());
     if let Some(retry_after) = retry_after {
-        push(json, ",\"retry_after_ms\":");
-        push_number(json, retry_after);
+        push_count(json, ",\"retry_after_ms\":", retry_after);
     }
     push_reason(json, outcome);
     if outcome.key_missing && outcome.decision.verdict == Verdict::DenyForever {
         push(json, ",\"key_missing\":true");
     }
     if let Some(delay) = delay {
-        push(json, ",\"delay_ms\":");
-        push_number(json, delay);
+        push_count(json, ",\"delay_ms\":", delay);
     }
     push_reset_and_key(json, outcome);
 }
@@ -242,10 +235,8 @@ pub(crate) fn push_limits_after(
     push_list(json, answer.outcomes(), |json, outcome| {
         push_name(json, &outcome);
         extra(json, &outcome);
-        push(json, ",\"quota\":");
-        push_number(json, outcome.quota().get());
-        push(json, ",\"remaining\":");
-        push_number(json, outcome.remaining().get());
+        push_count(json, ",\"quota\":", outcome.quota().get());
+        push_count(json, ",\"remaining\":", outcome.remaining().get());
         push_reset_and_key(json, &outcome);
     });
 }
@@ -262,8 +253,14 @@ fn push(json: &mut Vec<u8>, text: &str) {
     json.extend_from_slice(text.as_bytes());
 }
 
-pub(super) fn push_number(json: &mut Vec<u8>, number: u64) {
+fn push_number(json: &mut Vec<u8>, number: u64) {
     push(json, itoa::Buffer::new().format(number));
+}
+
+/// Appends a field with a number; `field` has the comma and the colon.
+pub(super) fn push_count(json: &mut Vec<u8>, field: &str, number: u64) {
+    push(json, field);
+    push_number(json, number);
 }
 
 /// Appends a JSON string.

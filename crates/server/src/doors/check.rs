@@ -11,7 +11,7 @@ use ratekeeper_store::StoreError;
 use smallvec::SmallVec;
 
 use super::CallResult;
-use super::answer::{push_check, push_limits_after, push_number};
+use super::answer::{push_check, push_count, push_limits_after};
 use super::body::too_busy;
 use super::permits::new_nonce;
 use super::problem::{
@@ -186,14 +186,13 @@ pub(crate) async fn refund(shared: &ServiceContext, body: Bytes) -> CallResult {
     let answer = ask(shared, &check, CheckCall::Refund).await?;
     let mut text = b"{\"done\":\"refund\",\"limits\":".to_vec();
     push_limits_after(&mut text, &answer, |text, outcome| {
-        text.extend_from_slice(b",\"refunded\":");
         // No permits: a check takes none, and other callers keep theirs.
         let lends = outcome.limit.algorithm.concurrency().is_some();
         // An alternative receives nothing, unless it is the only one that is named. Values that
         // were counted stay counted.
         let takes = outcome.is_asked && !lends && outcome.rule.distinct.is_none();
         let back = if takes { outcome.cost.get() } else { 0 };
-        push_number(text, back);
+        push_count(text, ",\"refunded\":", back);
     });
     text.push(b'}');
     Ok(json(StatusCode::OK, text))

@@ -43,6 +43,14 @@ pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Reply
     response
 }
 
+pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Reply> {
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    response
+}
+
 pub(crate) fn empty(status: StatusCode) -> Response<Reply> {
     let mut response = Response::new(Full::default());
     *response.status_mut() = status;

@@ -8,12 +8,11 @@
 //! A limit takes [`LIMIT_BYTES`] and at most [`MAX_LIMITS`] limits, the first of the policy, have
 //! a history, so that a policy of 100,000 limits takes no more than one of 256.
 
-mod saved;
-
 use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
-use ratekeeper_core::LimitId;
+use ratekeeper_core::{Limit, LimitId};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::metrics::Tally;
@@ -104,6 +103,45 @@ impl History {
         let recorded = self.0.lock();
         let track = recorded.limits.get(&limit)?;
         Some(track.highest.iter().copied().max().unwrap_or_default())
+    }
+
+    /// Returns the minutes of the service and of these limits, the current one as the last.
+    pub(crate) fn saved<'l>(
+        &self,
+        unix_second: u64,
+        limits: impl Iterator<Item = &'l Limit>,
+    ) -> SavedHistory {
+        let minutes =
+            |limit: &Limit| Some((limit.name.to_string(), self.recent(limit.id)?.minutes));
+        let all = (ALL.to_owned(), self.total().minutes);
+        let each = limits.filter_map(minutes).chain([all]);
+        SavedHistory(unix_second, each.collect())
+    }
+
+    /// Sets the minutes before the first reading of the service and of these limits.
+    pub(crate) fn restore<'l>(
+        &self,
+        SavedHistory(saved_at, mut saved): SavedHistory,
+        unix_second: u64,
+        limits: impl Iterator<Item = &'l Limit>,
+    ) {
+        let passed = (unix_second / 60).saturating_sub(saved_at / 60);
+        let mut track = |name: &str| {
+            let mut track = Track::default();
+            let empty = (0..passed.min(MINUTES as u64)).map(|_| Cell::default());
+            for cell in saved.remove(name)?.into_iter().chain(empty) {
+                push(&mut track.minutes, MINUTES, cell);
+            }
+            track.minute = track.minutes.pop_back().unwrap_or_default();
+            Some(track)
+        };
+        let mut recorded = self.0.lock();
+        recorded.total = track(ALL).unwrap_or_default();
+        for limit in limits.take(MAX_LIMITS) {
+            if let Some(track) = track(&limit.name) {
+                recorded.limits.insert(limit.id, track);
+            }
+        }
     }
 }
 
@@ -202,10 +240,17 @@ fn add(to: &mut Cell, cell: Cell) {
     }
 }
 
+/// The second since 1970 at which it was saved, and the minutes of each limit and of [`ALL`].
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct SavedHistory(u64, BTreeMap<String, Vec<Cell>>);
+
+/// Name of the service itself, which no limit can have.
+const ALL: &str = "";
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratekeeper_core::{Gcra, Limit, LimitKeys, LimitScope, Outage};
+    use ratekeeper_core::{Gcra, LimitKeys, LimitScope, Outage};
 
     const API: LimitId = LimitId::new(0);
 

@@ -11,9 +11,9 @@ use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::HttpService;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
 
 use super::pulse::Pulse;
-use super::upgrade::Upgrade;
 use super::watched::{Asleep, Wakes, Watched};
 
 /// Maximum number of bytes of a request's head, unless the listener has a setting.
@@ -132,5 +132,26 @@ where
         }
         stream.put_back(parts.read_buf);
         Self::one(stream, service(), bounds)
+    }
+}
+
+/// Serves the stream of a connection from the first byte after the answer.
+pub(crate) type Protocol = Box<dyn FnOnce(Watched) -> Serving + Send>;
+/// The future of that.
+pub(crate) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The protocol that a connection switches to; usually none.
+#[derive(Default, derive_more::Debug)]
+#[debug("Upgrade")]
+pub(crate) struct Upgrade(Mutex<Option<Protocol>>);
+
+impl Upgrade {
+    /// Sets the protocol, before the answer is sent.
+    pub(crate) fn set(&self, protocol: Protocol) {
+        *self.0.lock() = Some(protocol);
+    }
+
+    pub(crate) fn take(&self) -> Option<Protocol> {
+        self.0.lock().take()
     }
 }

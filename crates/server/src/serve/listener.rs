@@ -39,12 +39,11 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::accept_queue::{AcceptSocket, refuse_handshakes, take_queued};
 use super::client_stream::ClientStream;
-use super::connection_state::{BoxedError, HeadBounds, NextEvent, State};
+use super::connection_state::{BoxedError, HeadBounds, NextEvent, State, Upgrade};
 use super::connections::{Connections, Seat};
 use super::pulse::{MaxTicks, Pulse, TICK, TickNotes};
 use super::request_body::RequestBody;
 use super::tls::ListenerTls;
-use super::upgrade::Upgrade;
 use super::watched::{Asleep, Wakes, Watched};
 use super::workers::ServePlace;
 use crate::addresses::OpenedBy;

@@ -19,8 +19,8 @@ use ratekeeper_policy::Settings;
 use ratekeeper_policy::config::{Colour, Diagnostic, render};
 use ratekeeper_policy::envoy::{self, File};
 
-use crate::StartError;
 use crate::regular_file::{FileReader, open_regular};
+use crate::{Config, StartError};
 
 /// Maximum number of files of one directory.
 const MAX_FILES: usize = 1_000;
@@ -38,6 +38,16 @@ pub struct EnvoyFile {
     pub name: String,
     /// Its text.
     pub text: String,
+}
+
+impl EnvoyFile {
+    /// Returns the file as [`envoy::load`] takes it.
+    pub fn borrowed(&self) -> File<'_> {
+        File {
+            name: &self.name,
+            text: &self.text,
+        }
+    }
 }
 
 /// Reads the configuration at `path`: a file, or a directory's `*.yaml` and `*.yml`.
@@ -117,11 +127,7 @@ pub(crate) fn compile(
     settings: envoy::EnvoySettings,
     origin: Origin,
 ) -> Result<(envoy::EnvoyConfig, Vec<String>), String> {
-    let texts = files.iter().map(|file| File {
-        name: &file.name,
-        text: &file.text,
-    });
-    let texts: Vec<_> = texts.collect();
+    let texts: Vec<File<'_>> = files.iter().map(EnvoyFile::borrowed).collect();
     let page = |(file, found): (&EnvoyFile, &[Diagnostic])| {
         render(&file.name, &file.text, found, Colour::Never)
     };
@@ -170,12 +176,11 @@ pub(crate) struct SeenConfig {
 type ConfigFiles = (Vec<EnvoyFile>, envoy::EnvoySettings);
 
 impl ConfigSource {
-    pub(crate) fn new(path: Option<PathBuf>, policy: Option<&Path>, shadow: bool) -> Self {
-        let beside = policy.and_then(Path::parent).map(Path::to_owned);
+    pub(crate) fn new(config: &Config) -> Self {
         Self {
-            path,
-            beside: beside.unwrap_or_default(),
-            shadow,
+            path: config.envoy_config.clone(),
+            beside: config.home().to_owned(),
+            shadow: config.shadow,
             seen: Mutex::default(),
             reader: FileReader::default(),
         }

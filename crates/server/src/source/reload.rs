@@ -92,9 +92,13 @@ fn judged(
     context: Context,
     now: Time,
 ) -> Result<FirstPolicy, (String, Vec<Diagnostic>)> {
-    let loaded = config::parse_file(&text.text, &text.files, context, now)
-        .map_err(|findings| (render(path, &text.text, &findings), findings))?;
-    let notices = brief(path, &text.text, &loaded.warnings).into_iter();
+    let (name, text_of) = (path.to_string_lossy(), &text.text);
+    let loaded = config::parse_file(text_of, &text.files, context, now);
+    let loaded = loaded.map_err(|findings| {
+        let report = config::render(&name, text_of, &findings, Colour::Never);
+        (report, findings)
+    })?;
+    let notices = config::brief(&name, text_of, &loaded.warnings, Colour::Never).into_iter();
     let notices = notices.chain(writable_by_all(path));
     let notices = notices.chain(text.paths(path).filter_map(|path| writable_by_all(&path)));
     Ok(FirstPolicy {
@@ -365,15 +369,6 @@ fn waits_for_restart(before: &Settings, now: &Settings) -> impl Iterator<Item = 
     ]
     .into_iter()
     .filter_map(|(changed, what)| changed.then_some(what))
-}
-
-fn render(path: &Path, text: &str, findings: &[Diagnostic]) -> String {
-    config::render(&path.to_string_lossy(), text, findings, Colour::Never)
-}
-
-/// Returns warnings, one text for each code, because many of one kind say no more than one.
-fn brief(path: &Path, text: &str, warnings: &[Diagnostic]) -> Vec<String> {
-    config::brief(&path.to_string_lossy(), text, warnings, Colour::Never)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use ratekeeper_policy::HandTable;
 use super::file::{self, SavedFile};
 use super::{BY_HAND, COUNTERS, HISTORY, SavedClock, StateFolder};
 use crate::background::bans::list_restored;
-use crate::background::history::record_now;
+use crate::background::history::record;
 use crate::context::ServiceContext;
 
 /// Maximum number of bytes that are read of a file beside the counters: the history of 256 limits
@@ -149,7 +149,7 @@ impl StateFolder {
             zero: shared.origin(),
             reading: shared.now(),
         };
-        record_now(shared);
+        record(shared);
         let history = file::write(&self.path, HISTORY, clock(), |to| {
             let policy = shared.keeper.policy();
             let limits = policy.rules.iter().map(|rule| &rule.limit);

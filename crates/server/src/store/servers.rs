@@ -27,14 +27,8 @@ pub(crate) struct ServerLog(HashMap<String, LastReport>);
 /// The last line about a server.
 #[derive(Debug)]
 struct LastReport {
-    reported: ServerReport,
+    is_down: bool,
     at: Time,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ServerReport {
-    Up,
-    Down,
 }
 
 impl ServerLog {
@@ -49,13 +43,13 @@ impl ServerLog {
         let mut events = Vec::new();
         self.0.retain(|server, line| {
             let may = now.since(line.at) >= PAUSE;
-            if may && line.reported == ServerReport::Down && !troubles.contains_key(server) {
-                (line.reported, line.at) = (ServerReport::Up, now);
+            if may && line.is_down && !troubles.contains_key(server) {
+                (line.is_down, line.at) = (false, now);
                 let server = server.clone();
                 events.push(Event::StoreServerUp { server });
                 return true;
             }
-            !may || line.reported == ServerReport::Down
+            !may || line.is_down
         });
         for (server, error) in troubles {
             // Reported down already, or reported up too recently.
@@ -63,7 +57,7 @@ impl ServerLog {
                 continue;
             }
             let line = LastReport {
-                reported: ServerReport::Down,
+                is_down: true,
                 at: now,
             };
             self.0.insert(server.clone(), line);

@@ -13,7 +13,6 @@ pub(super) mod envoy;
 mod health;
 mod reflection;
 
-use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use prost_reflect::DescriptorPool;
@@ -21,8 +20,8 @@ use ratekeeper_policy::Policy;
 use ratekeeper_store::StoreError;
 use ratekeeper_wire::{DESCRIPTORS, MAX_REQUEST_BYTES, WireRefusal};
 
-use crate::byte_budget::ByteBudget;
 use self::health::HealthService;
+use crate::byte_budget::ByteBudget;
 use crate::context::ServiceContext;
 use crate::observe::metrics::{Protocol, RequestResult};
 use crate::serve::grpc;
@@ -53,9 +52,7 @@ pub(crate) fn certificates(
     let Some(tls) = &policy.settings.envoy.tls else {
         return Ok(None);
     };
-    let home = config.policy.as_deref().and_then(Path::parent);
-    let home = home.unwrap_or(Path::new(""));
-    let tls = ListenerTls::read(Door::Grpc, &[tls.at_home(home)], &[b"h2"]);
+    let tls = ListenerTls::read(Door::Grpc, &[tls.at_home(config.home())], &[b"h2"]);
     Ok(Some(Arc::new(tls.map_err(StartError::Certificates)?)))
 }
 

@@ -64,10 +64,9 @@ impl ProxyListener {
         own: DoorAddress,
         config: &Config,
     ) -> Result<Option<Arc<Self>>, StartError> {
-        let home = config.policy.as_deref().and_then(Path::parent);
         let place = ProxyPlace {
             own,
-            home: home.unwrap_or(Path::new("")).to_owned(),
+            home: config.home().to_owned(),
             upstream: config.upstream.clone(),
         };
         let policy = shared.keeper.policy();
@@ -128,7 +127,7 @@ impl Reload for ProxyListener {
         let door = ProxyDoor::of(&current.shared, proxy, to_each, &self.place, Some(&current))?;
         Ok(Box::new(move || {
             if let (Some(own), Some(next)) = (&self.tls, tls) {
-                own.replace(next);
+                own.certificates.replace(next.certificates);
             }
             door.show();
             self.current.store(Arc::new(door));

@@ -46,7 +46,7 @@ const UNUSABLE_KEY: &str =
 /// The certificates of a listener.
 #[derive(derive_more::Debug)]
 #[debug("Certificates({:?})", current.load().names)]
-pub(super) struct Certificates {
+pub(crate) struct Certificates {
     /// Protocols that are offered to clients, by their names in ALPN.
     protocols: &'static [&'static [u8]],
     current: ArcSwap<Current>,
@@ -109,7 +109,7 @@ impl Certificates {
     }
 
     /// Uses the files of `next` from the next handshake on.
-    pub(super) fn replace(&self, next: Self) {
+    pub(crate) fn replace(&self, next: Self) {
         let mut seen = self.seen.lock();
         *seen = next.seen.into_inner();
         self.current.store(next.current.into_inner());
@@ -121,12 +121,12 @@ impl Certificates {
     }
 
     /// Returns the seconds since 1970 at which each certificate expires, if that can be read.
-    pub(super) fn expiries(&self) -> Vec<Option<u64>> {
+    pub(crate) fn expiries(&self) -> Vec<Option<u64>> {
         self.current.load().expiries.clone()
     }
 
     /// Returns a sentence for each certificate that expires soon, and each key that is exposed.
-    pub(super) fn warnings(&self, unix_seconds: u64) -> Vec<String> {
+    pub(crate) fn warnings(&self, unix_seconds: u64) -> Vec<String> {
         let current = self.current.load();
         let expiring = current.expiries.iter().zip(&current.names);
         let expiring = expiring.filter_map(|(expiry, name)| {

@@ -32,7 +32,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct ListenerTls {
     pub(crate) door: Door,
-    certificates: Certificates,
+    pub(crate) certificates: Certificates,
     pub(crate) failed_handshakes: Counter,
     /// Number of times that changed files were accepted, and refused.
     pub(crate) reloads: [Counter; 2],
@@ -54,11 +54,6 @@ impl ListenerTls {
             failed_handshakes: Counter::default(),
             reloads: Default::default(),
         })
-    }
-
-    /// Uses the certificates of `next` from the next handshake on.
-    pub(crate) fn replace(&self, next: Self) {
-        self.certificates.replace(next.certificates);
     }
 
     /// Returns the stream of a connection after its handshake; `None` if that failed, took too

@@ -6,7 +6,7 @@
 //! because it is for Envoy to send.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{Response, StatusCode};
 use prost::Message;
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 use ratekeeper_wire::rate_limit_response::Code;
@@ -15,7 +15,7 @@ use ratekeeper_wire::{RateLimitRequest, RateLimitResponse, read_request};
 use super::decide;
 use crate::context::ServiceContext;
 use crate::doors::grpc::PROTOS;
-use crate::doors::json;
+use crate::doors::{json, text};
 use crate::observe::metrics::{Protocol, RequestResult};
 use crate::serve::listener::Reply;
 
@@ -32,11 +32,7 @@ pub(crate) async fn serve(shared: &ServiceContext, body: Bytes) -> Response<Repl
         Ok(response) => response,
         Err(why) => {
             shared.count_request(Protocol::Rls, RequestResult::Error);
-            let mut response = Response::new(format!("{why}\n").into_bytes().into());
-            *response.status_mut() = StatusCode::BAD_REQUEST;
-            let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-            response.headers_mut().insert(header::CONTENT_TYPE, plain);
-            response
+            text(StatusCode::BAD_REQUEST, format!("{why}\n"))
         }
     }
 }
@@ -58,8 +54,8 @@ fn written(mut response: RateLimitResponse) -> Result<Response<Reply>, String> {
     let mut shown = DynamicMessage::new(form("RateLimitResponse"));
     let copied = shown.transcode_from(&response);
     copied.map_err(|error| error.to_string())?;
-    let text = serde_json::to_vec(&shown).map_err(|error| error.to_string())?;
-    Ok(json(status, text))
+    let shown = serde_json::to_vec(&shown).map_err(|error| error.to_string())?;
+    Ok(json(status, shown))
 }
 
 /// Returns the form of a message of Envoy's rate limit service.
