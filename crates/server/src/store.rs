@@ -23,7 +23,6 @@ use ratekeeper_store::{
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
-use crate::observe::metrics::ahead;
 use crate::store::secrets::StoreSecrets;
 use crate::store::servers::ServerLog;
 use crate::{Event, StartError, StoreSettings};
@@ -107,7 +106,7 @@ pub(crate) async fn compare_clocks(shared: Arc<ServiceContext>) {
         compare_once(&shared, store.main()).await;
         let now = shared.now();
         let is_due = warned.is_none_or(|warned| now.since(warned) >= WARN_AGAIN);
-        let offset = shared.observers.metrics.clock_offset.load();
+        let offset = *shared.observers.metrics.clock_offset.lock();
         if let Some(text) = offset.and_then(clock_warning).filter(|_| is_due) {
             shared.sink.notice(text);
             warned = Some(now);
@@ -144,9 +143,17 @@ async fn compare_once(shared: &ServiceContext, store: &RedisStore) {
             furthest = Some(offset);
         }
     }
-    if let Some(offset) = furthest {
-        shared.observers.metrics.clock_offset.store(offset);
+    if furthest.is_some() {
+        *shared.observers.metrics.clock_offset.lock() = furthest;
     }
+}
+
+/// Returns how many nanoseconds a clock is ahead that showed `there` between two readings of
+/// another, all in nanoseconds since 1970.
+fn ahead(before: u64, there: u64, after: u64) -> i64 {
+    let middle = before + after.saturating_sub(before) / 2; // down: half a nanosecond is nothing
+    let (ahead, most) = (i128::from(there) - i128::from(middle), i128::from(i64::MAX));
+    i64::try_from(ahead.clamp(-most, most)).unwrap_or(i64::MAX)
 }
 
 /// Looks after a shared store, and emits an event when its health changes.
@@ -181,6 +188,15 @@ fn has_fallback(shared: &ServiceContext) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_is_compared_with_the_middle_of_the_call() {
+        assert_eq!(ahead(1_000, 1_300, 1_100), 250);
+        assert_eq!(ahead(1_000, 400, 1_100), -650);
+        assert_eq!(ahead(1_000, 1_000, 900), 0, "a clock that steps back");
+        assert_eq!(ahead(0, u64::MAX, 0), i64::MAX);
+        assert_eq!(ahead(u64::MAX, 0, u64::MAX), i64::MIN + 1);
+    }
 
     #[test]
     fn clocks_that_differ_by_half_a_second_are_warned_of() {

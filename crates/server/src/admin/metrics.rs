@@ -11,11 +11,13 @@ use ratekeeper_policy::{Rule, WallTime};
 use ratekeeper_store::Loans;
 
 use super::limits::{usage_of, with_variants};
-use super::{text, top};
+use super::top;
 use crate::context::ServiceContext;
+use crate::doors::text;
 use crate::observe::alerts::webhook::WebhookQueue;
 use crate::observe::metrics::{
     Coding, DeniedKeys, Format, Levels, LimitLevels, LimitSources, MetricValues, SharedStore,
+    double,
 };
 use crate::serve::listener::Reply;
 use crate::store::by_hand;
@@ -99,7 +101,7 @@ pub(crate) fn read(shared: &ServiceContext) -> Vec<MetricValues> {
         health: store.health(),
         times: store.main().call_times_by_act().into(),
         servers: store.main().server_health(),
-        clock_offset_nanos: shared.observers.metrics.clock_offset.load(),
+        clock_offset_nanos: *shared.observers.metrics.clock_offset.lock(),
     });
     let levels = Levels {
         usage: usage.clone(),
@@ -125,14 +127,6 @@ fn denied(shared: &ServiceContext, limit: LimitId, now: Time) -> DeniedKeys {
     let busiest = found.keys.first().map_or(0, |key| key.denied.count);
     DeniedKeys {
         keys: found.distinct_denied,
-        busiest: ratio(busiest.min(found.denied), found.denied),
+        busiest: double(busiest.min(found.denied)) / double(found.denied),
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "metrics are doubles; two minutes hold fewer than 2^53 denials"
-)]
-fn ratio(part: u64, whole: u64) -> f64 {
-    part as f64 / whole as f64
 }

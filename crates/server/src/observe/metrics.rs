@@ -17,14 +17,10 @@ mod durations;
 mod family;
 mod format;
 mod limit_row;
-mod limit_work;
 mod limits;
 #[cfg(test)]
 mod monitoring;
-mod offset;
 mod process;
-mod request_faults;
-mod results;
 mod rules;
 mod scrape;
 mod shared_store;
@@ -33,13 +29,10 @@ mod tally;
 mod upstreams;
 
 pub(crate) use durations::DecisionPath;
-pub(crate) use family::{DurationsSnapshot, Kind, MetricSample, MetricValues, SampleValue};
+pub(crate) use family::{DurationsSnapshot, Kind, MetricSample, MetricValues, SampleValue, double};
 pub(crate) use format::{Coding, Format, compressed};
 pub(crate) use limits::{DeniedKeys, LimitLevels, LimitSources};
-pub(crate) use offset::{Offset, ahead};
-pub(crate) use process::Process;
-pub(crate) use request_faults::RequestFault;
-pub(crate) use results::{GrantResult, ReportResult};
+pub(crate) use process::{Process, RequestFault};
 pub(crate) use scrape::{Levels, StateLevels};
 pub(crate) use shared_store::SharedStore;
 pub(crate) use tally::{KeyCounts, Tally};
@@ -48,6 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use parking_lot::Mutex;
 use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::{LimitId, Nanos, Verdict};
 use ratekeeper_policy::{Geo, Policy, Rule, envoy};
@@ -79,8 +73,8 @@ pub(crate) struct Metrics {
     /// Grants of credits, by [`GrantResult`].
     grants: [Counter; GrantResult::NAMES.len()],
     config: ArcSwapOption<ConfigInfo>,
-    /// Clock offset of the shared store.
-    pub(crate) clock_offset: Offset,
+    /// Nanoseconds that the clock of the shared store is ahead, once they are known.
+    pub(crate) clock_offset: Mutex<Option<i64>>,
     pub(crate) process: Arc<process::Process>,
 }
 
@@ -136,6 +130,33 @@ impl RequestResult {
             Self::Denied
         }
     }
+}
+
+/// The result of a report.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ReportResult {
+    Corrected,
+    Repeated,
+    NotOpen,
+    Error,
+    /// The response had no amount where `settle` says.
+    Unsettled,
+}
+
+impl ReportResult {
+    const NAMES: [&str; 5] = ["corrected", "repeated", "not_open", "error", "unsettled"];
+}
+
+/// The result of a grant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GrantResult {
+    Added,
+    Repeated,
+    Error,
+}
+
+impl GrantResult {
+    const NAMES: [&str; 3] = ["added", "repeated", "error"];
 }
 
 impl Metrics {
@@ -206,6 +227,14 @@ impl Metrics {
 
     pub(crate) fn override_changed(&self, act: OverrideAct) {
         self.override_changes[act as usize].add(1);
+    }
+
+    pub(crate) fn report(&self, result: ReportResult) {
+        self.process.reports[result as usize].add(1);
+    }
+
+    pub(crate) fn grant(&self, result: GrantResult) {
+        self.grants[result as usize].add(1);
     }
 
     pub(crate) fn request(&self, protocol: Protocol, result: RequestResult) {

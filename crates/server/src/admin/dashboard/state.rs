@@ -216,7 +216,7 @@ pub(in crate::admin) fn store(shared: &ServiceContext) -> Value {
     let servers = remote.main().server_health();
     let down = servers.iter().filter(|server| server.trouble.is_some());
     let down: Vec<&str> = down.map(|server| &*server.address).take(MAX_DOWN).collect();
-    let offset = shared.observers.metrics.clock_offset.load();
+    let offset = *shared.observers.metrics.clock_offset.lock();
     json!({
         "kind": "redis",
         "state": state,

@@ -76,10 +76,9 @@ impl Family {
     }
 
     /// Adds a metric that is listed without a series too; its series follow.
-    pub(super) fn begin<'s>(&'static self, list: &'s mut MetricList) -> Series<'s> {
+    pub(super) fn begin(&'static self, list: &mut MetricList) {
         let (family, samples) = (self, Vec::new());
         list.push(MetricValues { family, samples });
-        self.open(list)
     }
 
     /// Adds a counter or a gauge without labels.
@@ -109,24 +108,27 @@ impl Family {
             series.count(&labels, value);
         }
     }
+
+    /// Adds the counters of each first label, by the value of the second.
+    pub(super) fn rows<'v, const N: usize>(
+        &'static self,
+        list: &mut MetricList,
+        names: &[&str; N],
+        rows: impl IntoIterator<Item = (&'v str, [u64; N])>,
+    ) {
+        let mut series = self.open(list);
+        for (first, counts) in rows {
+            for (name, count) in names.iter().zip(counts) {
+                series.count(&[first, name], count);
+            }
+        }
+    }
 }
 
 impl Series<'_> {
     /// Adds a counter or a gauge; `values` are those of its labels, in the order of the table.
     pub(super) fn count(&mut self, values: &[&str], count: u64) {
         self.put(values, SampleValue::Count(count));
-    }
-
-    /// Adds the counters of a first label, by the value of the second.
-    pub(super) fn row(
-        &mut self,
-        first: &str,
-        names: &[&str],
-        counts: impl IntoIterator<Item = u64>,
-    ) {
-        for (name, count) in names.iter().zip(counts) {
-            self.count(&[first, name], count);
-        }
     }
 
     /// Adds a gauge that is no whole number.
@@ -218,10 +220,15 @@ impl From<CallTime> for DurationsSnapshot {
     }
 }
 
+pub(super) fn seconds(nanos: impl Into<i128>) -> f64 {
+    double(nanos) / 1e9
+}
+
+/// Returns a number as metrics have it.
 #[expect(
     clippy::cast_precision_loss,
-    reason = "metrics are doubles; 2^53 ns of decision time are 104 days"
+    reason = "metrics are doubles; numbers beyond 2^53 are rounded, and 2^53 ns are 104 days"
 )]
-fn seconds(nanos: u64) -> f64 {
-    nanos as f64 / 1e9
+pub(crate) fn double(number: impl Into<i128>) -> f64 {
+    number.into() as f64
 }

@@ -15,7 +15,8 @@ use ratekeeper_core::{LimitId, Outage};
 use ratekeeper_policy::HandAct;
 use ratekeeper_store::{LimitUsage, Loans};
 
-use super::family::{MetricList, OTHER};
+use super::durations::WAITS;
+use super::family::{Family, MetricList, OTHER, double};
 use super::limit_row::{CountsByMode, DecisionCounts, EFFECTS, LimitRow, MODES, sum_of};
 use super::{LimitRows, table};
 use crate::counter::Counter;
@@ -83,14 +84,14 @@ pub(super) struct LimitsSnapshot {
 
 /// The metrics of one limit.
 #[derive(Debug)]
-pub(super) struct LimitCounts {
+struct LimitCounts {
     /// [`OTHER`] if it is added up with others.
-    pub(super) name: Arc<str>,
-    pub(super) row: Arc<LimitRow>,
+    name: Arc<str>,
+    row: Arc<LimitRow>,
     /// The effects with series from the start.
     may: [bool; EFFECTS],
     counts: DecisionCounts,
-    pub(super) levels: LimitLevels,
+    levels: LimitLevels,
     denied: DeniedKeys,
 }
 
@@ -109,7 +110,7 @@ impl LimitsSnapshot {
         Self { limits, apart }
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &LimitCounts> {
+    fn all(&self) -> impl Iterator<Item = &LimitCounts> {
         self.limits.iter()
     }
 
@@ -150,13 +151,14 @@ impl LimitsSnapshot {
                 }
             }
         }
-        let near = self.all().map(|it| ([&*it.name], it.counts.near));
-        table::NEAR_LIMIT.each(out, near);
+        write(&table::NEAR_LIMIT, self.all(), out, |it| {
+            Some(it.counts.near)
+        });
         self.encode_plans(out);
         self.encode_bans(out);
-        let missing = self.all();
-        let missing = missing.map(|it| ([&*it.name], it.row.key_missing.count()));
-        table::KEY_MISSING.each(out, missing);
+        write(&table::KEY_MISSING, self.all(), out, |it| {
+            Some(it.row.key_missing.count())
+        });
     }
 
     /// Writes the decisions with numbers of plans, of limits with series of their own.
@@ -201,20 +203,23 @@ impl LimitsSnapshot {
                 }
             }
         }
-        let active = banning().map(|it| ([&*it.name], it.levels.bans.unwrap_or_default()));
-        table::BANS_ACTIVE.each(out, active);
+        write(&table::BANS_ACTIVE, banning(), out, |it| {
+            Some(it.levels.bans.unwrap_or_default())
+        });
     }
 
     /// Writes the state of limits: their denied keys, quotas, alerts and loans.
     pub(super) fn encode_levels(&self, out: &mut MetricList) {
-        let keys = self.each().map(|it| ([&*it.name], it.denied.keys));
-        table::DENIED_KEYS.each(out, keys);
+        write(&table::DENIED_KEYS, self.each(), out, |it| {
+            Some(it.denied.keys)
+        });
         let mut series = table::DENIED_BUSIEST.open(out);
         for limit in self.each() {
             series.number(&[&limit.name], limit.denied.busiest);
         }
-        let quotas = self.each().map(|it| ([&*it.name], it.levels.quota));
-        table::LIMIT_QUOTA.each(out, quotas);
+        write(&table::LIMIT_QUOTA, self.each(), out, |it| {
+            Some(it.levels.quota)
+        });
         if self.all().any(|limit| limit.levels.by_hand != [0; 2]) {
             let counts = self.all().flat_map(|limit| {
                 let acts = [HandAct::Ban, HandAct::Allow].into_iter();
@@ -226,37 +231,76 @@ impl LimitsSnapshot {
             table::BY_HAND_KEYS.each(out, counts);
         }
         table::LIMITS_FOLDED.write(out, (self.limits.len() - self.apart) as u64);
-        let hours = self.each();
-        let hours = hours.filter_map(|it| Some(([&*it.name], u64::from(it.levels.is_active?))));
-        table::LIMIT_ACTIVE.each(out, hours);
-        for (family, count) in [
-            (
-                &table::ALERTS_ACTIVE,
-                (|alerts| alerts.active) as fn(&AlertCounts) -> _,
-            ),
-            (&table::ALERTS, |alerts| alerts.started),
-            (&table::ALERTS_UNWATCHED, |alerts| alerts.unwatched),
-        ] {
-            let alerts = self.all();
-            let alerts =
-                alerts.filter_map(|it| Some(([&*it.name], count(it.levels.alerts.as_ref()?))));
-            family.each(out, alerts);
+        write(&table::LIMIT_ACTIVE, self.each(), out, |it| {
+            Some(it.levels.is_active?.into())
+        });
+        write(&table::ALERTS_ACTIVE, self.all(), out, |it| {
+            Some(it.levels.alerts.as_ref()?.active)
+        });
+        write(&table::ALERTS, self.all(), out, |it| {
+            Some(it.levels.alerts.as_ref()?.started)
+        });
+        write(&table::ALERTS_UNWATCHED, self.all(), out, |it| {
+            Some(it.levels.alerts.as_ref()?.unwatched)
+        });
+    }
+
+    /// Writes the work that limits have under way: waits, reservations, loans.
+    pub(super) fn encode_work(&self, out: &mut MetricList) {
+        let mut series = table::QUEUE_WAIT.open(out);
+        for limit in self.all() {
+            if let Some(waits) = &limit.row.waits {
+                series.durations(&[&limit.name], &waits.snapshot(&WAITS));
+            }
         }
+        let queues = self.all().filter(|it| it.row.waits.is_some());
+        write(&table::QUEUE_LENGTH, queues, out, |it| {
+            Some(it.levels.queue_length.unwrap_or_default())
+        });
+        let reserved = || {
+            let all = self.all();
+            all.filter_map(|limit| Some((&*limit.name, limit.levels.reservations?)))
+        };
+        let mut series = table::RESERVED_UNITS.open(out);
+        for (name, counts) in reserved() {
+            series.number(&[name], double(counts.units));
+        }
+        let results = ["ok", "over_reserve", "late", "expired", "elsewhere"];
+        let ended = reserved().map(|(name, it)| {
+            let counts = [it.ok, it.over_reserve, it.late, it.expired, it.elsewhere];
+            (name, counts)
+        });
+        table::SETTLEMENTS.rows(out, &results, ended);
+        write(&table::CONCURRENCY_IN_USE, self.all(), out, |it| {
+            Some(it.levels.loans?.in_use)
+        });
+        write(&table::LEASES_EXPIRED, self.all(), out, |it| {
+            Some(it.levels.loans?.lapsed)
+        });
     }
 
     /// Writes the keys of limits.
     pub(super) fn encode_keys(&self, out: &mut MetricList) {
-        let keys = self
+        write(&table::KEYS, self.all(), out, |it| {
+            Some(it.levels.usage.keys as u64)
+        });
+        let evicted = self
             .all()
-            .map(|it| ([&*it.name], it.levels.usage.keys as u64));
-        table::KEYS.each(out, keys);
-        let mut series = table::KEYS_EVICTED.open(out);
-        for limit in self.all() {
-            let evicted = limit.levels.usage.evicted;
-            let counts = [evicted.idle, evicted.budget];
-            series.row(&limit.name, &["idle", "budget"], counts);
-        }
+            .map(|limit| (&*limit.name, limit.levels.usage.evicted));
+        let evicted = evicted.map(|(name, it)| (name, [it.idle, it.budget]));
+        table::KEYS_EVICTED.rows(out, &["idle", "budget"], evicted);
     }
+}
+
+/// Writes a value of each of these limits that has one.
+fn write<'l>(
+    family: &'static Family,
+    limits: impl Iterator<Item = &'l LimitCounts>,
+    out: &mut MetricList,
+    value: impl Fn(&LimitCounts) -> Option<u64>,
+) {
+    let values = limits.filter_map(|it| Some(([&*it.name], value(it)?)));
+    family.each(out, values);
 }
 
 impl LimitCounts {

@@ -4,14 +4,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
+use http::HeaderValue;
 use parking_lot::Mutex;
 use ratekeeper_core::Time;
 
 use super::family::MetricList;
-use super::request_faults::{RequestFault, RequestFaults};
 use super::{ReportResult, table};
 use crate::byte_budget::ByteBudget;
 use crate::counter::{Counter, LogGate};
+use crate::doors::problem::{
+    BROKEN_BODY, MALFORMED, ProblemKind, TOO_LARGE, TOO_SLOW, WRONG_METHOD,
+};
 use crate::observe::otlp::{EXPORT_RESULTS, OtlpCounts};
 use crate::observe::upstreams::WatchedUpstreams;
 use crate::serve::connections::ConnectionCounts;
@@ -45,7 +48,7 @@ pub(crate) struct Process {
     pub(crate) upstreams: WatchedUpstreams,
     /// The writer of the access log, if there is one.
     pub(crate) access_log: Mutex<Option<LogWriter>>,
-    pub(super) request_faults: RequestFaults,
+    request_faults: RequestFaults,
     pub(crate) task_failures: Counter,
     pub(crate) wall_clock_jumps: Counter,
     pub(crate) otlp: OnceLock<Arc<OtlpCounts>>,
@@ -68,15 +71,30 @@ impl Process {
         }
     }
 
+    /// Notes the number of charges that a response of the upstream left at their estimate.
+    pub(crate) fn unsettled(&self, charges: usize) {
+        if charges > 0 {
+            self.reports[ReportResult::Unsettled as usize].add(charges as u64);
+        }
+    }
+
+    /// Counts a fault; of each kind one line a second reports it at most.
+    pub(crate) fn request_fault(&self, fault: RequestFault, id: Option<&HeaderValue>, now: Time) {
+        let (count, log) = &self.request_faults[fault as usize];
+        count.add(1);
+        if let Some(suppressed) = log.opens(now) {
+            let kind = RequestFault::NAMES[fault as usize];
+            let request_id = id.and_then(|id| id.to_str().ok());
+            tracing::info!(event = "request.failed", kind, request_id, suppressed);
+        }
+    }
+
     pub(super) fn encode(&self, out: &mut MetricList) {
         let sides = [("callers", &self.callers), ("admin", &self.admin)];
         let open = sides.map(|(side, counts)| ([side], counts.open.count()));
         table::CONNECTIONS.each(out, open);
-        let mut series = table::CONNECTIONS_CLOSED.open(out);
-        for (side, counts) in sides {
-            let closed = [counts.closed.count(), counts.refused.count()];
-            series.row(side, &["idle", "new"], closed);
-        }
+        let closed = sides.map(|(side, it)| (side, [it.closed.count(), it.refused.count()]));
+        table::CONNECTIONS_CLOSED.rows(out, &["idle", "new"], closed);
         let bodies = self.bodies.get().into_iter().flatten();
         let body_bytes: usize = bodies.map(|budget| budget.bytes()).sum();
         table::HELD_BODY_BYTES.write(out, body_bytes as u64);
@@ -99,10 +117,7 @@ impl Process {
 
     fn encode_exports(&self, out: &mut MetricList) {
         if let Some(otlp) = self.otlp.get() {
-            let mut series = table::OTLP_EXPORTS.open(out);
-            for (signal, counts) in otlp.by_signal() {
-                series.row(signal, &EXPORT_RESULTS, counts);
-            }
+            table::OTLP_EXPORTS.rows(out, &EXPORT_RESULTS, otlp.by_signal());
             table::OTLP_EVENTS_DROPPED.write(out, otlp.dropped_events.count());
         }
     }
@@ -113,19 +128,59 @@ impl Process {
         };
         let mut series = table::CERTIFICATE_EXPIRY.open(out);
         for tls in listeners {
-            for (place, expiry) in (1..).zip(tls.expiries()) {
+            for (place, expiry) in (1..).zip(tls.certificates.expiries()) {
                 if let Some(expiry) = expiry {
                     series.count(&[DOORS[tls.door as usize], &place.to_string()], expiry);
                 }
             }
         }
-        let mut series = table::CERTIFICATE_RELOADS.open(out);
-        for tls in listeners {
+        let reloads = listeners.iter().map(|tls| {
             let counts = tls.reloads.each_ref().map(Counter::count);
-            series.row(DOORS[tls.door as usize], &["applied", "rejected"], counts);
-        }
+            (DOORS[tls.door as usize], counts)
+        });
+        table::CERTIFICATE_RELOADS.rows(out, &["applied", "rejected"], reloads);
         let failed = listeners.iter();
         let failed = failed.map(|tls| ([DOORS[tls.door as usize]], tls.failed_handshakes.count()));
         table::TLS_HANDSHAKE_FAILURES.each(out, failed);
+    }
+}
+
+/// The kind of a fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RequestFault {
+    Malformed,
+    Method,
+    HeadTooLarge,
+    BodyTooLarge,
+    BodyLate,
+    BodyBroken,
+    /// A connection without a valid PROXY header, or one of a peer that is not trusted.
+    ProxyHeader,
+}
+
+/// Counts by kind, and the gates of their lines.
+type RequestFaults = [(Counter, LogGate); RequestFault::NAMES.len()];
+
+impl RequestFault {
+    const NAMES: [&str; 7] = [
+        "malformed",
+        "method",
+        "head_too_large",
+        "body_too_large",
+        "body_late",
+        "body_broken",
+        "proxy_header",
+    ];
+
+    /// Returns the fault that a problem reports; `None` if the client is not at fault.
+    pub(crate) fn of(problem: ProblemKind) -> Option<Self> {
+        match problem {
+            MALFORMED => Some(Self::Malformed),
+            WRONG_METHOD => Some(Self::Method),
+            TOO_LARGE => Some(Self::BodyTooLarge),
+            TOO_SLOW => Some(Self::BodyLate),
+            BROKEN_BODY => Some(Self::BodyBroken),
+            _ => None,
+        }
     }
 }

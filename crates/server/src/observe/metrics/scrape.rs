@@ -72,20 +72,13 @@ impl Scrape<'_> {
     }
 
     fn requests(&self, out: &mut MetricList) {
-        let mut series = table::REQUESTS.open(out);
-        for (protocol, counts) in Protocol::NAMES.iter().zip(&self.metrics.requests) {
-            let counts = counts.each_ref().map(Counter::count);
-            series.row(protocol, &["allowed", "denied", "error"], counts);
-        }
+        let requests = Protocol::NAMES.into_iter().zip(&self.metrics.requests);
+        let requests = requests.map(|(protocol, it)| (protocol, it.each_ref().map(Counter::count)));
+        table::REQUESTS.rows(out, &["allowed", "denied", "error"], requests);
         table::UNLIMITED.counters(out, &Protocol::NAMES, &self.metrics.unlimited);
         let mut series = table::DECISION_DURATION.open(out);
         for (protocol, durations) in Protocol::NAMES.iter().zip(&self.metrics.durations) {
-            let is_shared = self.levels.shared.is_some();
-            let shown = if is_shared {
-                DecisionPath::NAMES.len()
-            } else {
-                1
-            };
+            let shown = 1 + usize::from(self.levels.shared.is_some());
             for (path, durations) in DecisionPath::NAMES.iter().zip(durations).take(shown) {
                 series.durations(&[protocol, path], &durations.snapshot(&BUCKETS));
             }
@@ -108,10 +101,10 @@ impl Scrape<'_> {
         let changes = &self.metrics.override_changes;
         table::OVERRIDE_CHANGES.counters(out, &OverrideAct::NAMES, changes);
         table::GRANTS.counters(out, &GrantResult::NAMES, &self.metrics.grants);
-        let mut series = table::RLS_HITS.begin(out);
-        for (rule, counts) in self.metrics.rules.snapshot() {
-            series.row(&rule, &KINDS, counts);
-        }
+        table::RLS_HITS.begin(out);
+        let hits = self.metrics.rules.snapshot();
+        let hits = hits.iter().map(|(rule, counts)| (&**rule, *counts));
+        table::RLS_HITS.rows(out, &KINDS, hits);
     }
 
     fn store(&self, out: &mut MetricList) {

@@ -2,7 +2,7 @@
 
 use ratekeeper_store::{ActKind, BreakerState, CallTimes, FallbackCounts, Health, ServerHealth};
 
-use super::family::MetricList;
+use super::family::{MetricList, seconds};
 use super::table;
 
 /// The value of the label `store`.
@@ -71,15 +71,7 @@ impl SharedStore {
         }
         if let Some(nanos) = self.clock_offset_nanos {
             let mut series = table::STORE_CLOCK_OFFSET.open(out);
-            series.number(&[STORE], signed_seconds(nanos));
+            series.number(&[STORE], seconds(nanos));
         }
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "metrics are doubles; 2^53 ns are 104 days"
-)]
-fn signed_seconds(nanos: i64) -> f64 {
-    nanos as f64 / 1e9
 }

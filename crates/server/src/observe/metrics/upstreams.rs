@@ -15,15 +15,11 @@ impl WatchedUpstreams {
         }
         let totals = all.iter().map(|it| (&*it.route, it.gateway.totals()));
         let totals: Vec<_> = totals.collect();
-        let mut series = table::UPSTREAM_RESPONSES.open(out);
-        for (route, totals) in &totals {
-            series.row(route, &CLASSES, totals.responses);
-        }
-        let mut series = table::UPSTREAM_ERRORS.open(out);
-        for (route, totals) in &totals {
-            let kinds = UpstreamFailure::ALL.map(UpstreamFailure::name);
-            series.row(route, &kinds, totals.failures);
-        }
+        let responses = totals.iter().map(|(route, it)| (*route, it.responses));
+        table::UPSTREAM_RESPONSES.rows(out, &CLASSES, responses);
+        let kinds = UpstreamFailure::ALL.map(UpstreamFailure::name);
+        let failures = totals.iter().map(|(route, it)| (*route, it.failures));
+        table::UPSTREAM_ERRORS.rows(out, &kinds, failures);
         let left = totals.iter().map(|(route, totals)| ([*route], totals.left));
         table::UPSTREAM_LEFT.each(out, left);
         let mut series = table::UPSTREAM_TIME.open(out);
@@ -32,10 +28,8 @@ impl WatchedUpstreams {
             let times = DurationsSnapshot::new(edges, counts, totals.head_nanos);
             series.durations(&[route], &times);
         }
-        let mut series = table::UPSTREAM_BYTES.open(out);
-        for (route, totals) in &totals {
-            series.row(route, &["sent", "received"], totals.bytes);
-        }
+        let bytes = totals.iter().map(|(route, it)| (*route, it.bytes));
+        table::UPSTREAM_BYTES.rows(out, &["sent", "received"], bytes);
         let in_flight = all.iter().map(|it| ([&*it.route], it.gateway.in_flight()));
         table::UPSTREAM_IN_FLIGHT.each(out, in_flight);
         let limits = || {

@@ -73,16 +73,6 @@ impl ListenerTls {
         shaken
     }
 
-    /// Returns the seconds since 1970 at which each certificate expires, if that can be read.
-    pub(crate) fn expiries(&self) -> Vec<Option<u64>> {
-        self.certificates.expiries()
-    }
-
-    /// Returns a sentence for each certificate that expires soon.
-    pub(crate) fn warnings(&self, unix_seconds: u64) -> Vec<String> {
-        self.certificates.warnings(unix_seconds)
-    }
-
     /// Reads changed files. Returns the news for an operator.
     pub(crate) fn refresh(&self) -> Option<String> {
         let door = self.door;
