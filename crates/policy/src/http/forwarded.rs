@@ -54,11 +54,13 @@ impl Syntax {
             Self::Addresses => line.iter().rposition(|byte| *byte == b','),
             Self::Elements => last_unquoted(line, b','),
         };
-        match comma {
-            Some(at) => (Some(&line[..at]), &line[at + 1..]),
-            None => (None, line),
-        }
+        cut(line, comma)
     }
+}
+
+/// Returns the text before a position, if there is one, and the text behind it.
+fn cut(text: &[u8], at: Option<usize>) -> (Option<&[u8]>, &[u8]) {
+    at.map_or((None, text), |at| (Some(&text[..at]), &text[at + 1..]))
 }
 
 /// Reads `192.0.2.1`, `192.0.2.1:80`, `::1`, `[::1]`, `[::1]:80`. Zone ids are refused, because
@@ -90,10 +92,7 @@ fn node(element: &[u8]) -> Option<&[u8]> {
     let mut rest = Some(element);
     let mut found = None;
     while let Some(pairs) = rest {
-        let (before, pair) = match last_unquoted(pairs, b';') {
-            Some(at) => (Some(&pairs[..at]), &pairs[at + 1..]),
-            None => (None, pairs),
-        };
+        let (before, pair) = cut(pairs, last_unquoted(pairs, b';'));
         rest = before;
         let pair = trim(pair);
         let Some((name, value)) = pair.split_at_checked(4) else {

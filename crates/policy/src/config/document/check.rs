@@ -145,9 +145,9 @@ impl Findings<'_> {
                 Shape::Tables {
                     of, most, heading, ..
                 },
-                DeValue::Array(_),
+                DeValue::Array(written),
             ) => {
-                self.tables(node, of, *most, heading, here);
+                self.tables(node, written, of, *most, heading, here);
             }
             (Shape::NamedTables(of, most), DeValue::Table(names)) => {
                 self.named_tables(node, names, of, *most, here);
@@ -252,14 +252,12 @@ impl Findings<'_> {
     fn tables(
         &mut self,
         node: &SpannedValue<'_>,
+        written: &[SpannedValue<'_>],
         of: &'static TableSpec,
         most: usize,
         heading: &str,
         here: Here<'_>,
     ) {
-        let Some(written) = node.get_ref().as_array() else {
-            return;
-        };
         self.too_many(node, written.len(), most, here);
         for (index, node) in written.iter().enumerate().take(most) {
             let Some(table) = node.get_ref().as_table() else {

@@ -5,7 +5,7 @@
 //!   key = ["attr:user"]             t,attr:user=ann,9/1m        the value is `ann`
 //! ```
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use crate::config::{At, Draft, Findings, codes, shown};
 use crate::{Facts, Field, KeyPart, Matcher};
@@ -30,33 +30,26 @@ pub(in crate::config) fn never_matches(
     if text.contains('*') {
         return;
     }
-    let headers: [(&str, &[u8]); 1];
-    let attributes: [(&str, &str); 1];
-    let mut facts = Facts::default();
-    let field = match part {
-        KeyPart::Path => Field::Path,
-        KeyPart::Method => Field::Method,
-        KeyPart::Host => Field::Host,
-        KeyPart::Ip { bits: None } => {
-            facts.ip = text.parse().ok().filter(IpAddr::is_ipv4);
-            Field::Ip
-        }
-        KeyPart::Header(name) => {
-            headers = [(name, text.as_bytes())];
-            facts.headers = &headers;
-            Field::Header(name.clone())
-        }
-        KeyPart::Attribute(name) => {
-            attributes = [(name, text)];
-            facts.attributes = &attributes;
-            Field::Attribute(name.clone())
-        }
+    let ip = text.parse::<Ipv4Addr>();
+    let (field, name) = match part {
+        KeyPart::Path => (Field::Path, ""),
+        KeyPart::Method => (Field::Method, ""),
+        KeyPart::Host => (Field::Host, ""),
+        KeyPart::Ip { bits: None } if ip.is_ok() => (Field::Ip, ""),
+        KeyPart::Header(name) => (Field::Header(name.clone()), &**name),
+        KeyPart::Attribute(name) => (Field::Attribute(name.clone()), &**name),
         _ => return,
     };
-    if field == Field::Ip && facts.ip.is_none() {
-        return;
-    }
-    (facts.path, facts.method, facts.host) = (text, text, text); // one of them is the field's
+    // One of them is that of the field.
+    let facts = Facts {
+        path: text,
+        method: text,
+        host: text,
+        ip: ip.ok().map(IpAddr::V4),
+        headers: &[(name, text.as_bytes())],
+        attributes: &[(name, text)],
+        ..Facts::default()
+    };
     let matcher = &draft.rule.matcher;
     let fields = matcher.fields.iter().filter(|(known, _)| *known == field);
     let of_part = Matcher {

@@ -68,28 +68,24 @@ impl QuantityReader<'_, '_, '_> {
         let (table, around) = (self.table, self.around);
         let named = algorithm(table, self.out);
         let anchor = anchor(table, self.out);
-        if let Some(text) = table.text("limit") {
-            let dated = Dated::read(text.value).filter(|_| !table.has("warmup"));
-            if let Some(dated) = dated {
-                if let Some(queue) = &self.queue {
-                    let help = format!("write limit = \"{}\"", dated.rolling());
-                    queue.stray("a calendar limit", help, self.out);
-                }
-                return dated.quantity(&text, named, anchor.as_ref(), around, self.out);
+        let text = table.text("limit");
+        if let Some(text) = text.as_ref().filter(|_| !table.has("warmup"))
+            && let Some(dated) = Dated::read(text.value)
+        {
+            if let Some(queue) = &self.queue {
+                let help = format!("write limit = \"{}\"", dated.rolling());
+                queue.stray("a calendar limit", help, self.out);
             }
-            if let Some(anchor) = &anchor {
-                anchor.stray(self.out);
-            }
+            return dated.quantity(text, named, anchor.as_ref(), around, self.out);
+        }
+        if let Some(anchor) = &anchor {
+            anchor.stray(self.out);
+        }
+        if let Some(text) = text {
             if table.has("warmup") {
                 return warm_up(table.table("warmup")?, &text, around, self.out);
             }
-            return match anchor {
-                Some(_) => None,
-                None => self.limit(&text, named),
-            };
-        }
-        if let Some(anchor) = anchor {
-            anchor.stray(self.out);
+            return anchor.is_none().then(|| self.limit(&text, named))?;
         }
         if table.has("balance") {
             return balance(table, named, around, self.out);
