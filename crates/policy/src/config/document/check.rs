@@ -169,20 +169,13 @@ impl Findings<'_> {
         accepts: fn(&DeValue<'_>) -> bool,
         here: Here<'_>,
     ) {
-        let Here { place, field, .. } = here;
         self.empty_list(node, values.len(), here);
         self.too_many(node, values.len(), most, here);
-        for value in values
-            .iter()
-            .take(most)
-            .filter(|value| !accepts(value.get_ref()))
-        {
-            let message = format!(
-                "`{field}` of {place} must hold strings, not {}",
-                a_type(value)
-            );
+        let values = values.iter().take(most);
+        for value in values.filter(|value| !accepts(value.get_ref())) {
+            let message = format!("{here} must hold strings, not {}", a_type(value));
             let bare = matches!(value.get_ref(), DeValue::Integer(_) | DeValue::Boolean(_));
-            let bare = bare && field != "days"; // mon, not "1"
+            let bare = bare && here.field != "days"; // mon, not "1"
             let help = match (bare, written(value)) {
                 (true, Some(text)) => format!("put it in quotes: \"{text}\""),
                 _ => here.usual(),
@@ -213,9 +206,13 @@ impl Findings<'_> {
         help: Option<&str>,
         here: Here<'_>,
     ) {
-        let (place, field, example) = (here.place, here.field, here.example);
-        let usual = || format!("write {field} = {example}, or leave `{field}` out");
-        let message = format!("`{field}` of {place} is an empty {kind}");
+        let usual = || {
+            format!(
+                "write {0} = {1}, or leave `{0}` out",
+                here.field, here.example
+            )
+        };
+        let message = format!("{here} is an empty {kind}");
         let label = format!("needs at least one {content}");
         self.error(codes::EMPTY_VALUE, node.span(), message, label)
             .help(help.map_or_else(usual, str::to_owned));
@@ -305,7 +302,7 @@ fn inside(here: Here<'_>) -> String {
     match here.place {
         "the policy" => format!("[{}]", here.field),
         "[store]" => format!("[store.{}]", here.field),
-        place => format!("`{}` of {place}", here.field),
+        _ => here.to_string(),
     }
 }
 

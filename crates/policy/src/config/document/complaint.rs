@@ -1,5 +1,6 @@
 //! Complaint: the messages of the checker about a field or its value, and the edits they propose.
 
+use std::fmt;
 use std::ops::Range;
 
 use toml::Spanned;
@@ -25,6 +26,13 @@ pub(in crate::config) struct Here<'a> {
     pub(in crate::config) field: &'a str,
     /// A value of the field as it could stand in the file.
     pub(in crate::config) example: &'a str,
+}
+
+/// Formats it as `` `key` of limit `per-ip` ``.
+impl fmt::Display for Here<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` of {}", self.field, self.place)
+    }
 }
 
 impl Here<'_> {
@@ -121,13 +129,9 @@ impl Findings<'_> {
         if number <= most {
             return;
         }
-        let Here { place, field, .. } = here;
-        let message = format!(
-            "`{field}` of {place} holds {} values",
-            grouped(number as u64)
-        );
+        let message = format!("{here} holds {} values", grouped(number as u64));
         let label = format!("at most {} are allowed", grouped(most as u64));
-        let help = match field {
+        let help = match here.field {
             "key" => "leave out the parts that other parts imply",
             "limit" | "exempt" | "response" => "replace many by one with a pattern or a key",
             _ => "leave some out: one pattern with `*` can replace many values",
@@ -139,7 +143,7 @@ impl Findings<'_> {
     /// Reports a value of the wrong type; the help writes it in the right one where possible.
     pub(super) fn wrong_type(&mut self, node: &SpannedValue<'_>, shape: &Shape, here: Here<'_>) {
         let (place, field, example) = (here.place, here.field, here.example);
-        let message = format!("`{field}` of {place} must be {}", shape.expected());
+        let message = format!("{here} must be {}", shape.expected());
         if let Some(help) = off(node, shape, here) {
             return self.not_of_type(node, message, help);
         }
@@ -218,13 +222,12 @@ impl Findings<'_> {
         if scalar.accepts(text) {
             return;
         }
-        let Here { place, field, .. } = here;
         let message = match scalar {
-            Scalar::Secret => format!("`{field}` of {place} must name the source of the secret"),
-            _ => format!("\"{}\" is not a valid `{field}` of {place}", shown(text)),
+            Scalar::Secret => format!("{here} must name the source of the secret"),
+            _ => format!("\"{}\" is not a valid {here}", shown(text)),
         };
         let help = match scalar.meant(text, here.example) {
-            Some(meant) => format!("write {field} = \"{meant}\""),
+            Some(meant) => format!("write {} = \"{meant}\"", here.field),
             None => here.usual(),
         };
         self.error(scalar.code(), at, message, scalar.expected())
@@ -232,8 +235,7 @@ impl Findings<'_> {
     }
 
     pub(super) fn not_factor(&mut self, node: &SpannedValue<'_>, most: u64, here: Here<'_>) {
-        let Here { place, field, .. } = here;
-        let message = format!("`{field}` of {place} is out of range");
+        let message = format!("{here} is out of range");
         let label = format!("expected a number from 1 to {most}, with at most three decimals");
         self.error(codes::OUT_OF_RANGE, node.span(), message, label)
             .help(here.usual());
@@ -246,7 +248,7 @@ impl Findings<'_> {
         most: u64,
         here: Here<'_>,
     ) {
-        let Here { place, field, .. } = here;
+        let field = here.field;
         if field == "version" {
             let version = written(node).unwrap_or_default();
             let message = format!("version {version} of the language is not known");
@@ -255,7 +257,7 @@ impl Findings<'_> {
                 .help("write version = 1, or use a newer ratekeeper");
             return;
         }
-        let message = format!("`{field}` of {place} is out of range");
+        let message = format!("{here} is out of range");
         let label = format!("must be {} to {}", grouped(least), grouped(most));
         // -1 is no limit in other programs, and 0 no request.
         let or = match written(node).as_deref() {
@@ -278,7 +280,7 @@ impl Findings<'_> {
         if words.contains(&text) {
             return;
         }
-        let Here { place, field, .. } = here;
+        let field = here.field;
         let other = || match field {
             "body" => {
                 let quote = if text.contains('"') { '\'' } else { '"' };
@@ -293,7 +295,7 @@ impl Findings<'_> {
             None if words.contains(&"off") && is_off(text) => format!("write {field} = \"off\""),
             None => near(),
         };
-        let message = format!("unknown value \"{}\" for `{field}` of {place}", shown(text));
+        let message = format!("unknown value \"{}\" for {here}", shown(text));
         let label = format!("expected one of {}", quoted(words));
         self.error(codes::UNKNOWN_WORD, at, message, label)
             .help(help);
