@@ -1,12 +1,20 @@
 //! Given back: what came back to a state, for the receipts of charges that were made before.
 //!
 //! ```text
-//!   charge a .. charge b .. give back a --> note    b is paid sooner than its receipt says
-//!   charge a .. charge b .. give back b --> note    a is not: it was paid before b
+//!   charge a .. charge b .. give back a     b is paid sooner than its receipt says
+//!   charge a .. charge b .. give back b     a is not: it was paid before b
 //! ```
 //!
 //! A receipt states when time will have paid for its charge and for all charges before it. It is
-//! paid sooner by what came back since of those before it.
+//! paid sooner by what came back since of those before it: of charges `e` given back at `E`, those
+//! with `e <= charge < E`. That is a sum of intervals, kept as steps over the order of charges:
+//!
+//! ```text
+//!   sooner      +---+
+//!           +---+   +---+
+//!        ---+           +------> charges, in their order
+//!           e1  e2  E1  E2
+//! ```
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -14,19 +22,49 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper_core::{Nanos, Permits, Receipt, Time};
 
-/// Maximum number of notes. Beyond, two of the oldest become one: then a charge that was open while
-/// more came back may get less back.
-const MAX_NOTES: usize = 256;
-/// Number of the oldest, of which two become one.
-const OLDEST: usize = 32;
+/// Maximum number of steps. Beyond, two become one, as high as the higher: charges in the lower may
+/// get less back.
+const MAX_STEPS: usize = 256;
 
-/// Notes of what came back to one state, for as long as receipts may need them.
+/// What came back to one state, for as long as receipts may need it.
 #[derive(Clone, Debug, Default)]
 pub struct GivenBack {
-    /// Oldest first.
-    notes: VecDeque<GiveBackNote>,
-    /// When the state was last forgotten.
-    forgotten: Option<StateChange>,
+    /// In the order of charges; the last begins with the last change. Before the first, nothing.
+    steps: VecDeque<Step>,
+    settled: Option<SettledCharges>,
+}
+
+/// The charges of which nothing can come back any more: time has paid for them, they came back, or
+/// the state was forgotten.
+#[derive(Clone, Copy, Debug)]
+struct SettledCharges {
+    before: ChargePlace,
+    /// No receipt needs to know it afterwards.
+    until: Time,
+}
+
+/// What came back since to charges from one place on, until the next step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    from: ChargePlace,
+    /// The highest of the steps that it was made of.
+    permits: Permits,
+    sooner: Nanos,
+    /// The permits of the lowest.
+    least: Permits,
+    /// No receipt needs it afterwards.
+    until: Time,
+}
+
+/// The place of a charge among those of a state.
+///
+/// Between two times that permits come back, each charge is paid later than those before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct ChargePlace {
+    /// An even number for charges, an odd one between those for changes.
+    mark: Option<NonZeroU64>,
+    made: Time,
+    paid: Time,
 }
 
 /// A change of a state that makes it owe less.
@@ -52,6 +90,8 @@ pub struct GiveBackNote {
     pub permits: Permits,
     /// How much sooner time pays for the state.
     pub sooner: Nanos,
+    /// True if time pays for charges in their order, as in a bucket.
+    pub is_in_order: bool,
 }
 
 /// Numbers the times that permits come back, to tell which were after a charge.
@@ -96,119 +136,201 @@ impl Marks {
     }
 }
 
-impl StateChange {
-    /// Returns true if it came after the charge.
-    fn is_since(&self, charge: &Receipt) -> bool {
-        match charge.mark {
-            Some(mark) => self.number > mark.get() & !1,
-            None => self.at >= charge.made,
-        }
-    }
-}
+impl ChargePlace {
+    /// Before all charges.
+    const FIRST: Self = Self {
+        mark: NonZeroU64::new(1),
+        made: Time::ZERO,
+        paid: Time::ZERO,
+    };
 
-impl GiveBackNote {
-    /// Returns the note of both, as of the earlier charge.
-    fn join(self, later: Self) -> Self {
-        let first = |a: Receipt, b: Receipt| if is_after(&a, &b) { b } else { a };
+    /// Returns the place of a charge; the first that it can have if it was made while permits came
+    /// back.
+    fn of(charge: &Receipt) -> Self {
+        let is_exact = is_exact(charge);
         Self {
-            change: StateChange {
-                until: self.change.until.max(later.change.until),
-                ..later.change
-            },
-            of: self.of.zip(later.of).map(|(a, b)| first(a, b)),
-            permits: self.permits + later.permits,
-            sooner: self.sooner + later.sooner,
+            mark: charge
+                .mark
+                .and_then(|mark| NonZeroU64::new(mark.get() & !1)),
+            made: charge.made,
+            paid: if is_exact { charge.paid } else { Time::ZERO },
+        }
+    }
+
+    /// Returns the place behind all charges that were made before the change.
+    fn behind(change: &StateChange) -> Self {
+        Self {
+            mark: NonZeroU64::new(change.number - 1),
+            made: change.at,
+            paid: Time::MAX,
+        }
+    }
+
+    /// Returns true if it is the same as the `other`, or before it.
+    fn is_until(&self, other: &Self) -> bool {
+        match (self.mark, other.mark) {
+            (Some(mark), Some(than)) => (mark, self.paid) <= (than, other.paid),
+            _ => (self.made, self.paid) <= (other.made, other.paid),
         }
     }
 }
 
-/// Returns true if the charge was made after the `other`.
-fn is_after(charge: &Receipt, other: &Receipt) -> bool {
-    let is_exact = |mark: NonZeroU64| mark.get() & 1 == 0;
-    match (charge.mark, other.mark) {
-        // Between two times that permits come back, each charge is paid later than those before.
-        (Some(mark), Some(than)) if is_exact(mark) && is_exact(than) => {
-            (mark, charge.paid) > (than, other.paid)
+/// Returns false if the charge was made while permits came back.
+fn is_exact(charge: &Receipt) -> bool {
+    charge.mark.is_none_or(|mark| mark.get() & 1 == 0)
+}
+
+impl Step {
+    /// A step of nothing.
+    const fn at(from: ChargePlace) -> Self {
+        Self {
+            from,
+            permits: Permits::ZERO,
+            sooner: Nanos::ZERO,
+            least: Permits::ZERO,
+            until: Time::ZERO,
         }
-        (Some(_), Some(_)) => charge.made >= other.made && charge.paid > other.paid,
-        _ => (charge.made, charge.paid) > (other.made, other.paid),
+    }
+
+    /// Raises it to the `other`.
+    fn raise(&mut self, other: &Self) {
+        self.permits = self.permits.max(other.permits);
+        self.sooner = self.sooner.max(other.sooner);
+        self.until = self.until.max(other.until);
     }
 }
 
 impl GivenBack {
     /// Adds to a receipt what came back since; returns false if the state was forgotten since.
     pub fn complete(&self, receipt: &mut Receipt) -> bool {
-        let charged = *receipt;
-        for note in self.since(&charged) {
-            if note.of.is_none_or(|of| !is_after(&of, &charged)) {
-                receipt.returned = receipt.returned + note.permits;
-                receipt.sooner = receipt.sooner + note.sooner;
-            }
-        }
-        !self.was_forgotten_since(&charged)
+        let place = ChargePlace::of(receipt);
+        let count = self.count_until(&place);
+        let end = if is_exact(receipt) {
+            count
+        } else {
+            self.steps.len()
+        };
+        let mut found = Step::at(place);
+        let steps = self.steps.range(count.saturating_sub(1)..end);
+        steps.for_each(|step| found.raise(step));
+        receipt.returned = receipt.returned + found.permits;
+        receipt.sooner = receipt.sooner + found.sooner;
+        !self.is_settled(&place)
     }
 
     /// Returns true if permits came back since the charge of the receipt, or it was forgotten.
     pub fn any_since(&self, receipt: &Receipt) -> bool {
-        self.since(receipt).next().is_some() || self.was_forgotten_since(receipt)
+        let place = ChargePlace::of(receipt);
+        let last = self.steps.back();
+        last.is_some_and(|last| !last.from.is_until(&place)) || self.is_settled(&place)
     }
 
-    fn since(&self, receipt: &Receipt) -> impl Iterator<Item = &GiveBackNote> {
-        let newest_first = self.notes.iter().rev();
-        newest_first.take_while(|note| note.change.is_since(receipt))
+    fn is_settled(&self, place: &ChargePlace) -> bool {
+        self.settled
+            .is_some_and(|settled| !settled.before.is_until(place))
     }
 
-    fn was_forgotten_since(&self, receipt: &Receipt) -> bool {
-        self.forgotten
-            .is_some_and(|change| change.is_since(receipt))
+    /// Returns the number of steps that begin there or before.
+    fn count_until(&self, place: &ChargePlace) -> usize {
+        self.steps.partition_point(|step| step.from.is_until(place))
     }
 
     /// Adds a note.
     pub fn note(&mut self, note: GiveBackNote) {
-        self.forget(note.change.at);
-        if self.notes.len() >= MAX_NOTES {
-            self.join_two(note.change.at);
+        let change = note.change;
+        self.forget(change.at);
+        if note.is_in_order {
+            self.settle_paid(change.at);
         }
-        self.notes.push_back(note);
+        let place = note.of.as_ref().map_or(ChargePlace::FIRST, ChargePlace::of);
+        let first = self.begin_step(place);
+        for step in self.steps.range_mut(first..) {
+            step.permits = step.permits + note.permits;
+            step.least = step.least + note.permits;
+            step.sooner = step.sooner + note.sooner;
+            step.until = step.until.max(change.until);
+        }
+        self.steps.push_back(Step::at(ChargePlace::behind(&change)));
+        while self.steps.len() > MAX_STEPS {
+            self.join_two();
+        }
+    }
+
+    /// Lets a step begin there; returns its index.
+    fn begin_step(&mut self, place: ChargePlace) -> usize {
+        let count = self.count_until(&place);
+        let before = count.checked_sub(1);
+        if let Some(before) = before
+            && self.steps[before].from == place
+        {
+            return before;
+        }
+        let nothing = Step::at(place);
+        let before = before.map_or(nothing, |before| self.steps[before]);
+        let step = Step {
+            from: place,
+            ..before
+        };
+        self.steps.insert(count, step);
+        count
     }
 
     /// Notes that the state was forgotten.
     pub fn note_forgotten(&mut self, change: StateChange) {
-        self.notes.clear();
-        self.forgotten = Some(change);
+        self.settle(self.steps.len(), ChargePlace::behind(&change), change.until);
+    }
+
+    /// Drops the first steps; the charges before that place are settled.
+    fn settle(&mut self, steps: usize, before: ChargePlace, until: Time) {
+        let noted = self.steps.drain(..steps).map(|step| step.until);
+        let noted = noted.chain(self.settled.map(|settled| settled.until));
+        let until = noted.fold(until, Time::max);
+        self.settled = Some(SettledCharges { before, until });
+    }
+
+    /// Settles the charges up to the last one that came back of which time has paid for all before.
+    fn settle_paid(&mut self, now: Time) {
+        let is_paid = |step: &Step| step.from.paid - step.sooner <= now;
+        if let Some(at @ 1..) = self.steps.iter().rposition(is_paid) {
+            self.settle(at, self.steps[at].from, now);
+        }
     }
 
     /// Drops what no receipt needs any more.
     pub(crate) fn forget(&mut self, now: Time) {
-        while self
-            .notes
-            .front()
-            .is_some_and(|note| note.change.until <= now)
-        {
-            self.notes.pop_front();
+        while self.steps.front().is_some_and(|step| step.until <= now) {
+            self.steps.pop_front();
         }
-        self.forgotten = self.forgotten.filter(|change| change.until > now);
+        self.settled = self.settled.filter(|settled| settled.until > now);
     }
 
-    /// Makes one of two of the oldest notes: those that are closest for their age, because most
-    /// charges come back soon. Returns false if there are too few.
-    pub(crate) fn join_two(&mut self, now: Time) -> bool {
-        let gap = |at: &usize| {
-            let [before, later] = [at - 1, at + 1].map(|at| self.notes[at].change.at);
-            let age = now.since(later).as_nanos();
-            later.since(before).as_nanos() / (age / 1_024 + 1)
+    /// Makes one of two steps: those that make the flattest one. The last stays, which no change has
+    /// raised yet. Returns false if there are too few.
+    pub(crate) fn join_two(&mut self) -> bool {
+        let joined = |at: usize| {
+            let mut joined = *self.steps.get(at - 1)?;
+            let after = self.steps.get(at)?;
+            joined.raise(after);
+            joined.least = joined.least.min(after.least);
+            Some(joined)
         };
-        let oldest = self.notes.len().min(OLDEST);
-        let closest = (1..oldest.saturating_sub(1)).min_by_key(gap);
-        let Some(at) = closest else { return false };
-        if let Some(earlier) = self.notes.remove(at) {
-            self.notes[at] = earlier.join(self.notes[at]);
-        }
+        let range = |at: &usize| joined(*at).map(|step| step.permits - step.least);
+        let at = (1..self.steps.len().saturating_sub(1)).min_by_key(range);
+        let Some((at, step)) = at.and_then(|at| Some((at, joined(at)?))) else {
+            return false;
+        };
+        self.steps[at - 1] = step;
+        self.steps.remove(at);
         true
     }
 
-    /// Returns the number of changes that it knows.
+    /// Returns true if it knows of no change.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the number of steps and changes that it knows.
     pub(crate) fn len(&self) -> usize {
-        self.notes.len() + usize::from(self.forgotten.is_some())
+        self.steps.len() + usize::from(self.settled.is_some())
     }
 }

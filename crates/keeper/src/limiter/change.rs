@@ -7,12 +7,13 @@
 //!
 //! Each of them wakes the first waiter.
 
+use std::any::TypeId;
 use std::convert::Infallible;
 use std::mem::needs_drop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ratekeeper_core::{Error, Gcra, Permits, Quota, Receipt, Refund, Time};
+use ratekeeper_core::{Error, Gcra, Nanos, Permits, Quota, Receipt, Refund, Time};
 use ratekeeper_store::{GiveBackNote, GivenBack, StateChange};
 
 use super::{Grant, Limiter, LimiterAlgorithm, StateCell};
@@ -70,7 +71,9 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         });
         let number = self.marks.end();
         let (before, after) = changed?;
-        if after != before {
+        // Where nothing is owed, the receipts of a state without notes say so by themselves.
+        let is_known = after.reset_after == Nanos::ZERO && given_back.is_empty();
+        if after != before && !is_known {
             given_back.note(GiveBackNote {
                 change: StateChange {
                     number,
@@ -80,6 +83,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
                 of: Some(grant.receipt()),
                 permits: back,
                 sooner: before.reset_after.saturating_sub(after.reset_after),
+                is_in_order: TypeId::of::<A>() == TypeId::of::<Gcra>(),
             });
         }
         drop(given_back);

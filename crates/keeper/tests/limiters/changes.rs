@@ -320,6 +320,57 @@ fn many_give_backs_do_not_hide_an_earlier_one() {
     assert_eq!(limiter.peek().remaining.get(), 0);
 }
 
+/// Nearly all of many charges that are open at once comes back, in whatever order.
+#[test]
+fn many_open_charges_come_back_nearly_whole() {
+    let bucket = || Gcra::token_bucket("1000/1000h".parse().unwrap()).unwrap();
+    let one = Limiter::with_clock(bucket(), ManualClock::default());
+    let many = KeyedLimiter::with_clock(bucket(), MemoryConfig::default(), ManualClock::default());
+    let mut open: Vec<_> = (0..800)
+        .map(|_| (one.check().unwrap(), many.key("k").check().unwrap()))
+        .collect();
+    let mut number = 0;
+    let mut give_back = |open: &mut Vec<_>| {
+        number += 1;
+        let (grant, of_key) = open.swap_remove(number * 7_919 % open.len());
+        one.refund(grant);
+        many.key("k").refund(of_key);
+    };
+    for _ in 0..1_000 {
+        give_back(&mut open);
+        one.clock().advance(Nanos::from_nanos(1));
+        many.clock().advance(Nanos::from_nanos(1));
+        open.push((one.check().unwrap(), many.key("k").check().unwrap()));
+    }
+    while !open.is_empty() {
+        give_back(&mut open);
+    }
+    for left in [one.peek().remaining, many.key("k").peek().remaining] {
+        assert!(left.get() >= 980, "{left}");
+    }
+}
+
+/// Keys that owe nothing after a give-back take no room from those that do.
+#[test]
+fn give_backs_of_many_keys_do_not_hide_those_of_another() {
+    let bucket = Gcra::token_bucket("10/10s".parse().unwrap()).unwrap();
+    let memory = MemoryConfig {
+        budget_bytes: 1 << 20,
+    };
+    let limiter = KeyedLimiter::with_clock(bucket, memory, ManualClock::default());
+    for key in 0..5_000_u64 {
+        let grant = limiter.key(&key).check().unwrap();
+        limiter.key(&key).refund(grant);
+    }
+    let key = limiter.key(&5_000);
+    let (first, second) = (key.check_n(5).unwrap(), key.check_n(5).unwrap());
+    key.refund(first);
+    limiter.clock().advance(Nanos::from_secs(5));
+    assert!(key.check_n(10).is_ok());
+    key.refund(second);
+    assert_eq!(key.peek().remaining.get(), 0);
+}
+
 /// A charge, by the definition: when it was made, and the nanoseconds that it still takes.
 struct ModelCharge {
     at: u64,

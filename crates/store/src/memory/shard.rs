@@ -145,7 +145,9 @@ impl Shard {
             limit.algorithm,
             AnyAlgorithm::Balance(_) | AnyAlgorithm::Concurrency(_)
         );
-        if after != Some(before) && is_paid_by_time {
+        // Where nothing is owed, the receipts of a key without notes say so by themselves.
+        let is_known = after.is_none() && ask.receipt.is_some() && self.returned.of(key).is_none();
+        if after != Some(before) && is_paid_by_time && !is_known {
             let left = after.map_or(Nanos::ZERO, |after| after.reset_after);
             let change = self.noted_change(&ask, before);
             let note = GiveBackNote {
@@ -153,6 +155,7 @@ impl Shard {
                 of: ask.receipt,
                 permits: ask.cost,
                 sooner: before.reset_after.saturating_sub(left),
+                is_in_order: matches!(limit.algorithm, AnyAlgorithm::Gcra(_)),
             };
             self.returned.note(key, ask.now, |noted| noted.note(note));
         }

@@ -8,19 +8,23 @@ use std::collections::HashMap;
 use ratekeeper_core::{Limit, LimitId, Time};
 
 use super::TableAsk;
-use crate::given_back::{GiveBackNote, GivenBack};
+use crate::given_back::{GivenBack, Step};
 
 /// Part of the budget that notes may take beside it.
 const PART: usize = 32;
-/// Bytes of a note: arrays and maps may be half empty.
-const NOTE_BYTES: usize = 2 * (size_of::<GiveBackNote>() + size_of::<(NotedKey, GivenBack)>());
+/// Bytes of a step: arrays may be half empty.
+const STEP_BYTES: usize = 2 * size_of::<Step>();
+/// A key counts as so many steps beside its own.
+const KEY_STEPS: usize = size_of::<(NotedKey, GivenBack)>().div_ceil(size_of::<Step>());
+/// Maximum number of steps that a note adds.
+const NOTE_STEPS: usize = 2;
 
 /// The notes of the keys of a shard.
 #[derive(Debug)]
 pub(super) struct ReturnedPermits {
     keys: HashMap<NotedKey, GivenBack>,
-    /// Number of notes.
-    notes: usize,
+    /// Number of steps in use.
+    steps: usize,
     most: usize,
     /// Keys that found no room since expired notes were last looked for.
     turned_away: usize,
@@ -46,8 +50,8 @@ impl ReturnedPermits {
     pub(super) fn new(shard_bytes: usize) -> Self {
         Self {
             keys: HashMap::new(),
-            notes: 0,
-            most: (shard_bytes / PART / NOTE_BYTES).max(1),
+            steps: 0,
+            most: shard_bytes / PART / STEP_BYTES,
             turned_away: 0,
         }
     }
@@ -57,42 +61,55 @@ impl ReturnedPermits {
         self.keys.get(&key)
     }
 
-    /// Changes the notes of a key by `note`, which adds at most one. If all are in use, two of the key
-    /// become one; a key with too few for that is turned away.
+    /// Changes the notes of a key by `note`, which adds one at most. If there is no room, steps of the
+    /// key are joined; a key with too few for that is turned away.
     pub(super) fn note(&mut self, key: NotedKey, now: Time, note: impl FnOnce(&mut GivenBack)) {
-        if self.notes >= self.most && !self.make_room(key, now) {
+        if !self.has_room() && !self.make_room(key, now) {
             return;
         }
         let noted = self.keys.entry(key).or_default();
-        let before = noted.len();
+        let before = steps(noted);
         note(noted);
-        self.notes = self.notes - before + noted.len();
+        self.steps = self.steps - before + steps(noted);
+    }
+
+    fn has_room(&self) -> bool {
+        self.steps + KEY_STEPS + NOTE_STEPS <= self.most
     }
 
     fn make_room(&mut self, key: NotedKey, now: Time) -> bool {
-        if let Some(noted) = self.keys.get_mut(&key)
-            && noted.join_two(now)
-        {
-            self.notes -= 1;
-            return true;
+        if let Some(noted) = self.keys.get_mut(&key) {
+            let joined = (0..NOTE_STEPS).take_while(|_| noted.join_two()).count();
+            self.steps -= joined;
+            if joined == NOTE_STEPS {
+                return true;
+            }
         }
         self.turned_away += 1;
-        if self.turned_away >= self.notes {
+        if self.turned_away >= self.steps {
             self.forget(now); // as many steps as keys were turned away
         }
-        self.notes < self.most
+        self.has_room()
     }
 
-    /// Forgets the notes that no charge needs any more, and gives memory back.
+    /// Forgets what no charge needs any more, and gives memory back.
     pub(super) fn forget(&mut self, now: Time) {
         self.turned_away = 0;
         if self.keys.capacity() > 0 {
             self.keys.retain(|_, noted| {
                 noted.forget(now);
-                noted.len() > 0
+                !noted.is_empty()
             });
-            self.notes = self.keys.values().map(GivenBack::len).sum();
+            self.steps = self.keys.values().map(steps).sum();
             self.keys.shrink_to(2 * self.keys.len());
         }
+    }
+}
+
+/// Returns the steps that the notes of a key count as.
+fn steps(noted: &GivenBack) -> usize {
+    match noted.len() {
+        0 => 0,
+        steps => KEY_STEPS + steps,
     }
 }
