@@ -154,15 +154,28 @@ impl FromStr for StoreChoice {
             Some((login, rest)) => (Some(read_login(login)?), rest),
             None => (None, rest),
         };
-        let (scheme, place) = match scheme.strip_suffix(OF_SENTINELS) {
-            Some(scheme) => (scheme, UrlMiddle::watched(rest)?),
-            None if scheme == "unix" => (scheme, UrlMiddle::at(rest)),
-            None => (scheme, UrlMiddle::of_servers(rest)?),
+        let (addresses, path) = match scheme {
+            "unix" => (rest, ""),
+            _ => rest.split_once('/').unwrap_or((rest, "")),
         };
-        let urls = place.addresses.split(',');
-        let urls: Vec<String> = urls.map(|at| format!("{scheme}://{at}")).collect();
-        let settings = judge(&urls, cluster, &place)?;
-        let database = place.database;
+        let (scheme, master, number) = match scheme.strip_suffix(OF_SENTINELS) {
+            Some(scheme) => {
+                let (master, number) = path.split_once('/').unwrap_or((path, ""));
+                (scheme, Some(master), number)
+            }
+            None => (scheme, None, path),
+        };
+        if master == Some("") {
+            let what = "the name of the primary is missing";
+            let hint = "redis+sentinel://HOST:PORT,HOST:PORT/MASTER, as in \
+                 redis+sentinel://10.0.0.1:26379/mymaster";
+            return Err(refused(what, hint));
+        }
+        let database = read_database(number)?;
+        let urls = addresses
+            .split(',')
+            .map(|at| format!("\"{scheme}://{at}\""));
+        let settings = judge(&urls.collect::<Vec<_>>(), cluster, master, database)?;
         Ok(Self::Redis(Box::new(StoreAddress {
             settings,
             database,
@@ -174,50 +187,6 @@ impl FromStr for StoreChoice {
 /// The accepted forms, shown for any other text.
 const FORMS: &str = "memory://, redis://HOST:PORT (rediss:// by TLS), redis://HOST:PORT,HOST:PORT (a cluster), \
      redis+sentinel://HOST:PORT,HOST:PORT/MASTER, or unix:///PATH";
-
-/// The part of a URL between the login and the `?`.
-struct UrlMiddle<'a> {
-    addresses: &'a str,
-    /// Name of the primary at the sentinels.
-    master: Option<&'a str>,
-    database: Option<u16>,
-}
-
-impl<'a> UrlMiddle<'a> {
-    fn at(addresses: &'a str) -> Self {
-        Self {
-            addresses,
-            master: None,
-            database: None,
-        }
-    }
-
-    /// `HOST:PORT,HOST:PORT/DATABASE`
-    fn of_servers(text: &'a str) -> Result<Self, StartError> {
-        let (addresses, number) = text.split_once('/').unwrap_or((text, ""));
-        Ok(Self {
-            database: read_database(number)?,
-            ..Self::at(addresses)
-        })
-    }
-
-    /// `HOST:PORT,HOST:PORT/MASTER/DATABASE`
-    fn watched(text: &'a str) -> Result<Self, StartError> {
-        let (addresses, path) = text.split_once('/').unwrap_or((text, ""));
-        let (master, number) = path.split_once('/').unwrap_or((path, ""));
-        if master.is_empty() {
-            let what = "the name of the primary is missing";
-            let hint = "redis+sentinel://HOST:PORT,HOST:PORT/MASTER, as in \
-                 redis+sentinel://10.0.0.1:26379/mymaster";
-            return Err(refused(what, hint));
-        }
-        Ok(Self {
-            master: Some(master),
-            database: read_database(number)?,
-            ..Self::at(addresses)
-        })
-    }
-}
 
 /// Returns `None` if there is no number.
 fn read_database(number: &str) -> Result<Option<u16>, StartError> {
@@ -252,25 +221,25 @@ fn read_login(text: &str) -> Result<Login, StartError> {
     })
 }
 
-/// Returns the settings that the policy language makes of such addresses.
+/// Returns the settings that the policy language makes of such addresses, each in quotes.
 fn judge(
     urls: &[String],
     cluster: bool,
-    place: &UrlMiddle<'_>,
+    master: Option<&str>,
+    database: Option<u16>,
 ) -> Result<RedisSettings, StartError> {
-    let urls: Vec<String> = urls.iter().map(|url| format!("\"{url}\"")).collect();
-    let url = match urls.as_slice() {
+    let url = match urls {
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),
     };
     let mut policy = format!("version = 1\n[store.redis]\nurl = {url}\n");
-    if cluster && (urls.len() == 1 || place.master.is_some()) {
+    if cluster && (urls.len() == 1 || master.is_some()) {
         policy.push_str("cluster = true\n");
     }
-    if let Some(master) = place.master {
+    if let Some(master) = master {
         let _ = writeln!(policy, "sentinel = {{ master = \"{master}\" }}"); // as below
     }
-    if let Some(database) = place.database {
+    if let Some(database) = database {
         let _ = writeln!(policy, "database = {database}"); // a string takes everything
     }
     policy.push_str("[[limit]]\nname = \"any\"\nkey = [\"all\"]\nlimit = \"1/1s\"\n");

@@ -28,10 +28,9 @@ use rustls::server::{
     ClientHello, ParsedCertificate, ResolvesServerCert, ServerConfig, WebPkiClientVerifier,
 };
 use rustls::sign::CertifiedKey;
-use rustls::{CertificateError, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio_rustls::TlsAcceptor;
 
-use super::trust::read_certificates;
 use crate::regular_file::open_regular;
 
 /// Maximum number of bytes of a certificate or key file.
@@ -316,7 +315,7 @@ fn failed(path: &Path, why: &dyn fmt::Display) -> String {
 }
 
 /// Returns the contents of a file, and whether every user of the machine can read it.
-pub(super) fn read_file(path: &Path) -> Result<(Vec<u8>, bool), String> {
+fn read_file(path: &Path) -> Result<(Vec<u8>, bool), String> {
     const READ_BY_OTHERS: u32 = 0o004;
     let file = open_regular(path).map_err(|why| failed(path, &why))?;
     let mode = file.metadata().map(|it| it.permissions().mode());
@@ -329,6 +328,38 @@ pub(super) fn read_file(path: &Path) -> Result<(Vec<u8>, bool), String> {
         return Err(failed(path, &why));
     }
     Ok((bytes, is_exposed))
+}
+
+/// Returns the configuration of a client that trusts the authorities in `ca`, or those of the
+/// system.
+///
+/// # Errors
+/// A sentence that names the file.
+pub(crate) fn trusting(ca: Option<&Path>) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    if let Some(path) = ca {
+        let (pem, _) = read_file(path)?;
+        for root in read_certificates(&pem, path)? {
+            roots.add(root).map_err(|why| failed(path, &why))?;
+        }
+    } else {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            return Err("the system trusts no authority: name a PEM file of authorities".into());
+        }
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|why| why.to_string())?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// Returns the certificates of a PEM text, at least one; `path` is for the error.
+fn read_certificates(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let chain = chain.ok().filter(|chain| !chain.is_empty());
+    chain.ok_or_else(|| failed(path, &"no certificate in PEM"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@
 //! it up like an idle connection when others need room.
 
 mod certificates;
-mod trust;
 
 use std::time::Duration;
 
@@ -19,8 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
+pub(crate) use self::certificates::trusting;
 use self::certificates::{Certificates, Refreshed};
-pub(crate) use self::trust::trusting;
 use super::pulse::Pulse;
 use crate::Door;
 use crate::counter::Counter;
