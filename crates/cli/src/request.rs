@@ -65,10 +65,8 @@ impl CliRequest {
     }
 
     fn add_part(&mut self, text: &str) -> Result<()> {
-        let (part, value) = text.split_once('=').ok_or_else(|| {
-            Failure::new(format!("`{text}` is not PART=VALUE"))
-                .hint("write for example ip=192.0.2.1, attr:user_id=u1 or header:x-api-key=secret")
-        })?;
+        let hint = "ip=192.0.2.1, attr:user_id=u1 or header:x-api-key=secret";
+        let (part, value) = split(text, "PART=VALUE", hint)?;
         let (kind, name) = part
             .split_once(':')
             .map_or((part, None), |(k, n)| (k, Some(n)));
@@ -304,17 +302,11 @@ impl RequestArgs {
         request.method = method.to_ascii_uppercase();
         request.set_target(target.trim())?;
         for header in &self.header {
-            let (name, value) = header.split_once(':').ok_or_else(|| {
-                Failure::new(format!("`{header}` is not NAME:VALUE"))
-                    .hint("write for example --header 'x-user-id: u1'")
-            })?;
+            let (name, value) = split(header, "NAME:VALUE", "--header 'x-user-id: u1'")?;
             request.add_header(name, value);
         }
         for attribute in &self.attr {
-            let (name, value) = attribute.split_once('=').ok_or_else(|| {
-                Failure::new(format!("`{attribute}` is not NAME=VALUE"))
-                    .hint("write for example --attr plan=pro")
-            })?;
+            let (name, value) = split(attribute, "NAME=VALUE", "--attr plan=pro")?;
             request.attributes.push((name.into(), value.into()));
         }
         request.ip = self.ip.as_deref().map(ip).transpose()?;
@@ -347,6 +339,14 @@ impl CliRequest {
         self.query = query.into();
         Ok(())
     }
+}
+
+/// Splits a text at the sign of its form, `NAME:VALUE` or `NAME=VALUE`.
+fn split<'t>(text: &'t str, form: &str, example: &str) -> Result<(&'t str, &'t str)> {
+    let sign = if form.contains(':') { ':' } else { '=' };
+    text.split_once(sign).ok_or_else(|| {
+        Failure::new(format!("`{text}` is not {form}")).hint(format!("write for example {example}"))
+    })
 }
 
 /// Reads `plan=pro,user=ada`; text after a comma without `=` belongs to the value before.

@@ -9,11 +9,10 @@
 //! blocks, and whenever no more input is available, so that a program may exchange single lines.
 
 mod answer;
-mod lines;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::Read;
+use std::io::{self, BufRead, BufReader, Read};
 
 use foldhash::fast::RandomState;
 use ratekeeper_core::{Algorithm as _, Nanos, Origin, Permits, Quota, Time};
@@ -25,7 +24,6 @@ use serde_json::Number;
 use super::subject::{self, Subject};
 use crate::output::BlockWriter;
 use crate::{Failure, Result, words};
-use lines::InputLines;
 
 /// Bytes of input per read.
 const BLOCK: usize = 64 << 10;
@@ -250,6 +248,52 @@ fn sentence(failure: Failure) -> String {
             hint: Some(hint),
         } => format!("{message}: {hint}"),
         Failure::Sentence { message, .. } | Failure::Findings(message) => message,
+    }
+}
+
+/// Lines of bounded length.
+struct InputLines<R> {
+    input: BufReader<R>,
+    line: Vec<u8>,
+}
+
+impl<R: Read> InputLines<R> {
+    fn new(input: R) -> Self {
+        Self {
+            input: BufReader::with_capacity(BLOCK, input),
+            line: Vec::new(),
+        }
+    }
+
+    /// Returns true if the next line can be read without waiting for input.
+    fn is_ready(&self) -> bool {
+        self.input.buffer().contains(&b'\n')
+    }
+
+    /// Returns the next line, or why it cannot be used; `None` at the end.
+    fn next(&mut self) -> Result<Option<Result<&str, String>>> {
+        let wrong = |why: io::Error| Failure::new(format!("cannot read the events: {why}"));
+        self.line.clear();
+        let most = MAX_LINE as u64 + 1;
+        let input = self.input.by_ref();
+        if input
+            .take(most)
+            .read_until(b'\n', &mut self.line)
+            .map_err(wrong)?
+            == 0
+        {
+            return Ok(None);
+        }
+        if self.line.len() > MAX_LINE && self.line.last() != Some(&b'\n') {
+            self.input.skip_until(b'\n').map_err(wrong)?;
+            return Ok(Some(Err(format!(
+                "the line is longer than {MAX_LINE} bytes"
+            ))));
+        }
+        Ok(Some(match std::str::from_utf8(&self.line) {
+            Ok(text) => Ok(text),
+            Err(_) => Err("the line is not UTF-8".into()),
+        }))
     }
 }
 

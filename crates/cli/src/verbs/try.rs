@@ -66,18 +66,18 @@ Exit codes: 0 tried, with or without refusals; 2 usage, or an error in the polic
 /// Maximum number of checks of one call; a store in memory decides them in about a second.
 const MAX_CHECKS: i64 = 1_000_000;
 
-/// A limit and its trial, in words.
-struct Tried {
-    name: String,
-    text: String,
-    mode: String,
+/// A limit and its trial.
+struct Tried<'p> {
+    rule: &'p Rule,
     trial: Trial,
 }
 
 impl TryArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let moments = self.moments();
-        let tried = self.simulate(&moments, output)?;
+        let path = source::path_or_default(self.policy.clone())?;
+        let policy = PolicySource::read(&path)?.policy(source::BEGINNING, output)?;
+        let tried = self.simulate(&policy, &moments, output)?;
         if self.json {
             output.json(&self.document(&tried, &moments))?;
         } else {
@@ -92,18 +92,18 @@ impl TryArgs {
         (0..u64::from(self.number)).map(moment).collect()
     }
 
-    fn simulate(&self, moments: &[Nanos], output: &mut Output) -> Result<Vec<Tried>> {
-        let path = source::path_or_default(self.policy.clone())?;
-        let policy = PolicySource::read(&path)?.policy(source::BEGINNING, output)?;
-        let rules: Vec<&Rule> = match &self.limit {
-            Some(name) => vec![limits::named(&policy, name)?],
-            None => policy
-                .rules
-                .iter()
-                .filter(|rule| rule.mode != RuleMode::Off)
-                .collect(),
+    fn simulate<'p>(
+        &self,
+        policy: &'p Policy,
+        moments: &[Nanos],
+        output: &mut Output,
+    ) -> Result<Vec<Tried<'p>>> {
+        let all = policy.rules.iter();
+        let rules = match &self.limit {
+            Some(name) => vec![limits::named(policy, name)?],
+            None => all.filter(|rule| rule.mode != RuleMode::Off).collect(),
         };
-        let rules = self.for_descriptor(&policy, rules)?;
+        let rules = self.for_descriptor(policy, rules)?;
         let tried = rules.into_iter().map(|rule| {
             if rule.mode == RuleMode::Off {
                 return Err(
@@ -112,12 +112,8 @@ impl TryArgs {
                 );
             }
             limits::played_always(rule, output);
-            Ok(Tried {
-                name: rule.limit.name.to_string(),
-                text: rule.text.clone(),
-                mode: rule.mode.word().into(),
-                trial: Trial::run(rule, moments, Permits::new(self.cost)),
-            })
+            let trial = Trial::run(rule, moments, Permits::new(self.cost));
+            Ok(Tried { rule, trial })
         });
         tried.collect()
     }
@@ -180,12 +176,12 @@ impl TryArgs {
         }
     }
 
-    fn document(&self, tried: &[Tried], moments: &[Nanos]) -> Value {
+    fn document(&self, tried: &[Tried<'_>], moments: &[Nanos]) -> Value {
         let limits = tried.iter().map(|one| {
             json!({
-                "name": one.name,
-                "limit": one.text,
-                "mode": one.mode,
+                "name": &*one.rule.limit.name,
+                "limit": one.rule.text,
+                "mode": one.rule.mode.word(),
                 "allowed": one.trial.count(Mark::Allowed),
                 "delayed": one.trial.count(Mark::Delayed),
                 "refused": one.trial.count(Mark::Refused),
@@ -203,26 +199,22 @@ impl TryArgs {
     }
 }
 
-fn draw(tried: &[Tried], output: &mut Output) -> Result<()> {
-    let width =
-        |text: fn(&Tried) -> &str| tried.iter().map(|one| text(one).len()).max().unwrap_or(0);
-    let (names, texts) = (width(|one| &one.name), width(|one| &one.text));
+fn draw(tried: &[Tried<'_>], output: &mut Output) -> Result<()> {
+    let width = |text: fn(&Rule) -> &str| tried.iter().map(|one| text(one.rule).len()).max();
+    let names = width(|rule| &rule.limit.name).unwrap_or(0);
+    let texts = width(|rule| &rule.text).unwrap_or(0);
     for one in tried {
         // Padded before it is painted, because escapes have no width.
-        let name = paint(NAME, &format!("{:<names$}", one.name));
+        let name = paint(NAME, &format!("{:<names$}", one.rule.limit.name));
         output.line(format!(
             "  {name}  {:<texts$}   {}   {}",
-            one.text,
+            one.rule.text,
             one.trial.painted_bar(),
             sentence(one)
         ))?;
     }
-    if let Some(cell) = tried
-        .iter()
-        .map(|one| one.trial.checks_per_cell())
-        .max()
-        .filter(|&n| n > 1)
-    {
+    let cells = tried.iter().map(|one| one.trial.checks_per_cell());
+    if let Some(cell) = cells.max().filter(|checks| *checks > 1) {
         output.talk(format!(
             "  each character stands for {} checks",
             words::count(cell as u64)
@@ -232,17 +224,15 @@ fn draw(tried: &[Tried], output: &mut Output) -> Result<()> {
 }
 
 /// Returns a sentence: `20 allowed, 5 refused, next in 50 ms`.
-fn sentence(one: &Tried) -> String {
+fn sentence(one: &Tried<'_>) -> String {
     let count = |mark| one.trial.count(mark);
     let number = |mark| words::count(count(mark) as u64);
     let mut text = paint(GOOD, &format!("{} allowed", number(Mark::Allowed)));
     if count(Mark::Delayed) > 0 {
-        text.push_str(&paint(
-            WARN,
-            &format!(", {} after a wait", number(Mark::Delayed)),
-        ));
+        let delayed = format!(", {} after a wait", number(Mark::Delayed));
+        text.push_str(&paint(WARN, &delayed));
     }
-    let refused = if one.mode == "shadow" {
+    let refused = if one.rule.mode == RuleMode::Shadow {
         paint(
             WARN,
             &format!("{} would be refused (shadow)", number(Mark::Refused)),
