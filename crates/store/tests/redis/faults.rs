@@ -413,6 +413,7 @@ fn a_call_during_a_failover_waits_or_fails() {
         let wait = wait.arg(1).arg(30_000);
         let replicas: u64 = wait.query(&mut connection).unwrap();
         assert_eq!(replicas, 1, "the replica has the charge");
+        cluster.allow_failover();
         cluster.nodes[home].kill();
         bench.until_passed("ada");
         let left = bench.left("ada");
@@ -462,7 +463,12 @@ fn a_dead_primary_affects_only_its_keys_and_no_call_waits_for_it() {
         // Operators see which server it is, and that it has come back.
         let address = format!("127.0.0.1:{}", cluster.nodes[dead].port);
         assert_eq!(bench.troubled(), [address]);
-        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+        let options = [
+            "--cluster-enabled",
+            "yes",
+            "--cluster-node-timeout",
+            "60000",
+        ];
         cluster.nodes[dead].restart(&program, &options);
         bench.until_passed("ada");
         assert_eq!(bench.troubled(), [""; 0]);

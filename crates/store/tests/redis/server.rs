@@ -330,12 +330,11 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts one and waits until every node says that all slots are served.
     pub(crate) fn start(program: &Program) -> Self {
-        let mut options = vec!["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+        let mut options = vec!["--cluster-enabled", "yes"];
+        // On a busy machine a node may be silent for long: see `allow_failover`.
+        options.extend(["--cluster-node-timeout", "60000"]);
         // Replicas are of use at once.
         options.extend(["--repl-diskless-sync-delay", "0"]);
-        // On a busy machine a primary may be silent for as long, and its replica would take its place
-        // before the cluster stands.
-        options.extend(["--cluster-replica-no-failover", "yes"]);
         let nodes: Vec<_> = (0..6).map(|_| Server::start(program, &options)).collect();
         for (number, node) in nodes.iter().enumerate() {
             let mut connection = node.connect();
@@ -379,14 +378,17 @@ impl Cluster {
         cluster.wait("cluster_state:ok");
         for replica in &cluster.nodes[3..] {
             wait_for_line(replica, &["INFO", "replication"], "master_link_status:up");
-            let mut allow = redis::cmd("CONFIG");
-            allow
-                .arg("SET")
-                .arg("cluster-replica-no-failover")
-                .arg("no");
-            allow.exec(&mut replica.connect()).unwrap();
         }
         cluster
+    }
+
+    /// Lets a replica take over from a primary that is silent for a second.
+    pub(crate) fn allow_failover(&self) {
+        for node in &self.nodes {
+            let mut set = redis::cmd("CONFIG");
+            set.arg("SET").arg("cluster-node-timeout").arg(1_000);
+            set.exec(&mut node.connect()).unwrap();
+        }
     }
 
     pub(crate) fn urls(&self) -> Vec<String> {

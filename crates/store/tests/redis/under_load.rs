@@ -219,6 +219,7 @@ fn a_replica_takes_over_from_a_primary_that_was_killed() {
         let load = Load::patient(&RedisServers::Cluster(cluster.urls()), &["ada"]);
         load.wait(Duration::from_millis(1_500));
         let followed = until_followed(&load, &cluster.nodes[home]);
+        cluster.allow_failover();
         cluster.nodes[home].kill();
         let late = load.admitted_since(followed);
         load.end().at_most(late);
@@ -234,6 +235,7 @@ fn a_replica_takes_over_from_a_primary_that_hangs() {
         let load = Load::hasty(&RedisServers::Cluster(cluster.urls()), &["ada"]);
         load.wait(Duration::from_millis(1_500));
         let followed = until_followed(&load, &cluster.nodes[home]);
+        cluster.allow_failover();
         signal(&cluster.nodes[home], "STOP");
         let late = load.admitted_since(followed);
         load.wait(Duration::from_millis(600)); // what was answered before is over
