@@ -39,7 +39,7 @@ http-api.md
   with up to four numbers
     server/src/admin/whatif.rs: MAX_NUMBERS: usize = 4;
   503 while 32 streams are open
-    server/src/admin/dashboard/stream.rs: MAX_STREAMS: usize = 32;
+    server/src/admin/dashboard/viewers.rs: MAX_STREAMS: usize = 32;
 deploy.md
   max_connections = 10_000
     server/src/capacity.rs: DEFAULT_CONNECTIONS: u32 = 10_000;

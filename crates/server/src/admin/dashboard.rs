@@ -14,10 +14,12 @@
 
 mod state;
 mod stream;
+mod viewers;
 
 pub(super) use self::state::store;
 pub(super) use self::stream::open;
-pub(crate) use self::stream::{Snapshot, StateStream, Streams, publish};
+pub(crate) use self::stream::{StateStream, publish};
+pub(crate) use self::viewers::{Snapshot, Streams};
 
 use std::sync::Arc;
 
