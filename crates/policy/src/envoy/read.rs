@@ -210,11 +210,10 @@ impl<'n> CheckedTable<'n> {
     /// Reads a table of any names and values as JSON.
     pub(super) fn free(&self, name: &str, out: &mut Findings<'_>) -> Option<Map<String, Value>> {
         let node = self.field(name)?;
-        let Content::Table(fields) = &node.content else {
-            let what = format!("`{name}`");
-            return wrong(node, &what, "a table", EXAMPLE, out);
-        };
-        Some(object(fields, out))
+        match json(node, out) {
+            Value::Object(object) => Some(object),
+            _ => wrong(node, &format!("`{name}`"), "a table", EXAMPLE, out),
+        }
     }
 
     /// Returns the tables of a list; items that are no tables are reported and left out.
@@ -317,24 +316,22 @@ fn misplaced(
         .help("move it, or leave it out: the Go service ignores it too");
 }
 
-/// Returns fields as JSON; those with keys that are no scalars are reported and left out.
-fn object(fields: &[(YamlNode, YamlNode)], out: &mut Findings<'_>) -> Map<String, Value> {
-    let mut object = Map::new();
-    for (key, value) in fields {
-        match key.text() {
-            Some(name) => drop(object.insert(name.to_owned(), json(value, out))),
-            None => not_a_name(key, key.kind(), out),
-        }
-    }
-    object
-}
-
+/// Returns a value as JSON; fields with keys that are no scalars are reported and left out.
 fn json(node: &YamlNode, out: &mut Findings<'_>) -> Value {
     match &node.content {
         Content::Plain(text) => scalar(text),
         Content::Quoted(text) => Value::String(text.clone()),
         Content::List(list) => list.iter().map(|node| json(node, out)).collect(),
-        Content::Table(fields) => Value::Object(object(fields, out)),
+        Content::Table(fields) => {
+            let mut object = Map::new();
+            for (key, value) in fields {
+                match key.text() {
+                    Some(name) => drop(object.insert(name.to_owned(), json(value, out))),
+                    None => not_a_name(key, key.kind(), out),
+                }
+            }
+            Value::Object(object)
+        }
     }
 }
 
