@@ -72,7 +72,7 @@ pub use leases::{ConcurrencyState, LeaseId};
 
 use crate::algorithm::{Algorithm, Denials, Lend};
 use crate::{Decision, Error, Nanos, Permits, Time, Verdict};
-use leases::{Backwards, Lease, MAX_BATCHES, PARTS};
+use leases::{Backwards, Lease, PARTS};
 
 /// Maximum number of permits that a limit may lend: 320,000 bytes a key.
 pub const MAX_LEASES: u32 = 10_000;
@@ -279,11 +279,6 @@ impl Concurrency {
             reset_after: leases.latest().since(now),
             more_after: self.freed(leases, now, remaining + Permits::ONE),
         }
-    }
-
-    /// Maximum number of leases and batches of one key.
-    fn places(&self) -> usize {
-        self.permits as usize + MAX_BATCHES
     }
 }
 

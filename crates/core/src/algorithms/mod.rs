@@ -33,7 +33,7 @@
 //!   exponential  | Exponential::new        | 16     | 2N - 1    | N - 1/2 per P
 //!   warm-up      | WarmUp::warming_up      | 24     | N + C     | N per P
 //!   smooth burst | WarmUp::bursty          | 24     | 2N + C    | N per P
-//!   concurrency  | Concurrency::new        | 664+32N| N at once | as fast as work is
+//!   concurrency  | Concurrency::new        |  56+32N| N at once | as fast as work is
 //!   balance      | Balance::new            | 40+256 | N         | as much as is granted
 //!
 //!   * of M = N permits, all refilled at once; M + R x ceil((P - 1 ns) / F) in general

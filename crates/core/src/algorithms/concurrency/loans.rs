@@ -1,8 +1,8 @@
 //! Loans that come back: released or renewed by their name, anonymous ones refunded.
 
-use super::leases::Lease;
+use super::leases::{Lease, MAX_BATCHES};
 use super::{Concurrency, ConcurrencyState, LeaseId};
-use crate::algorithm::{Algorithm as _, Refund};
+use crate::algorithm::{Algorithm as _, Denials, Refund};
 use crate::{Nanos, Permits, Receipt, Time};
 
 impl Concurrency {
@@ -63,6 +63,15 @@ impl Refund for Concurrency {
 }
 
 impl Concurrency {
+    /// Maximum number of leases and batches of one key.
+    pub(super) fn places(&self) -> usize {
+        let beyond = match self.denials {
+            Denials::Free => 0, // each has a permit
+            Denials::Counted => MAX_BATCHES,
+        };
+        self.permits as usize + beyond
+    }
+
     /// Takes back anonymous permits, from the lease at `at` on.
     fn take_back(&self, leases: &mut ConcurrencyState, mut at: usize, cost: Permits) {
         if cost > self.capacity() {

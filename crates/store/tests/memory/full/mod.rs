@@ -205,8 +205,7 @@ fn ids_are_bounded_by_the_budget() {
 #[test]
 fn expired_keys_are_erased_and_their_memory_is_freed() {
     for algorithm in algorithms("2/60s") {
-        // Room for all, wherever their hashes lie: a key with a permit on loan takes 800 bytes.
-        let (store, limit) = (store(16 << 20), limit(0, algorithm));
+        let (store, limit) = (store(8 << 20), limit(0, algorithm));
         let empty = store.usage().bytes;
         for number in 0..10_000_u32 {
             assert!(admits(&store, &limit, &number.to_le_bytes(), Time::ZERO));
