@@ -1,5 +1,6 @@
 //! Tests of permits on loan: stories, one row a call.
 
+use super::leases::MAX_BATCHES;
 use super::*;
 use crate::laws::Random;
 use crate::{Refund as _, Window};
