@@ -16,7 +16,6 @@
 //!           e1  e2  E1  E2
 //! ```
 
-use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,7 +29,7 @@ const MAX_STEPS: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub struct GivenBack {
     /// In the order of charges; the last begins with the last change. Before the first, nothing.
-    steps: VecDeque<Step>,
+    steps: Vec<Step>,
     settled: Option<SettledCharges>,
 }
 
@@ -211,8 +210,11 @@ impl GivenBack {
             self.steps.len()
         };
         let mut found = Step::at(place);
-        let steps = self.steps.range(count.saturating_sub(1)..end);
-        steps.for_each(|step| found.raise(step));
+        let steps = self.steps.get(count.saturating_sub(1)..end);
+        steps
+            .into_iter()
+            .flatten()
+            .for_each(|step| found.raise(step));
         receipt.returned = receipt.returned + found.permits;
         receipt.sooner = receipt.sooner + found.sooner;
         !self.is_settled(&place)
@@ -221,7 +223,7 @@ impl GivenBack {
     /// Returns true if permits came back since the charge of the receipt, or it was forgotten.
     pub fn any_since(&self, receipt: &Receipt) -> bool {
         let place = ChargePlace::of(receipt);
-        let last = self.steps.back();
+        let last = self.steps.last();
         last.is_some_and(|last| !last.from.is_until(&place)) || self.is_settled(&place)
     }
 
@@ -244,13 +246,13 @@ impl GivenBack {
         }
         let place = note.of.as_ref().map_or(ChargePlace::FIRST, ChargePlace::of);
         let first = self.begin_step(place);
-        for step in self.steps.range_mut(first..) {
+        for step in self.steps.iter_mut().skip(first) {
             step.permits = step.permits + note.permits;
             step.least = step.least + note.permits;
             step.sooner = step.sooner + note.sooner;
             step.until = step.until.max(change.until);
         }
-        self.steps.push_back(Step::at(ChargePlace::behind(&change)));
+        self.steps.push(Step::at(ChargePlace::behind(&change)));
         while self.steps.len() > MAX_STEPS {
             self.join_two();
         }
@@ -298,29 +300,31 @@ impl GivenBack {
 
     /// Drops what no receipt needs any more.
     pub(crate) fn forget(&mut self, now: Time) {
-        while self.steps.front().is_some_and(|step| step.until <= now) {
-            self.steps.pop_front();
-        }
+        let past = self.steps.iter().take_while(|step| step.until <= now);
+        let past = past.count();
+        self.steps.drain(..past);
         self.settled = self.settled.filter(|settled| settled.until > now);
     }
 
     /// Makes one of two steps: those that make the flattest one. The last stays, which no change has
     /// raised yet. Returns false if there are too few.
     pub(crate) fn join_two(&mut self) -> bool {
-        let joined = |at: usize| {
-            let mut joined = *self.steps.get(at - 1)?;
-            let after = self.steps.get(at)?;
-            joined.raise(after);
-            joined.least = joined.least.min(after.least);
-            Some(joined)
+        let joinable = self
+            .steps
+            .split_last()
+            .map_or(&[][..], |(_, before)| before);
+        let range = |pair: &[Step]| match pair {
+            [a, b] => a.permits.max(b.permits) - a.least.min(b.least),
+            _ => Permits::MAX,
         };
-        let range = |at: &usize| joined(*at).map(|step| step.permits - step.least);
-        let at = (1..self.steps.len().saturating_sub(1)).min_by_key(range);
-        let Some((at, step)) = at.and_then(|at| Some((at, joined(at)?))) else {
+        let ranges = joinable.windows(2).map(range).enumerate();
+        let Some((at, _)) = ranges.min_by_key(|(_, range)| *range) else {
             return false;
         };
-        self.steps[at - 1] = step;
-        self.steps.remove(at);
+        let after = self.steps.remove(at + 1);
+        let step = &mut self.steps[at];
+        step.raise(&after);
+        step.least = step.least.min(after.least);
         true
     }
 
