@@ -41,6 +41,13 @@ fn reloaded(fixture: &Fixture) -> u32 {
     })
 }
 
+/// Writes a file whole: a write in place may be read when it has emptied the file.
+fn replace(path: &Path, text: impl AsRef<[u8]>) {
+    let next = path.with_extension("next");
+    fs::write(&next, text).unwrap();
+    fs::rename(next, path).unwrap();
+}
+
 #[test]
 fn a_write_in_place_is_seen() {
     let directory = tempfile::tempdir().unwrap();
@@ -68,7 +75,7 @@ fn a_list_of_values_is_read_again_with_its_policy() {
         !answer["limits"].as_array().unwrap().is_empty()
     };
     assert!(limited("ada") && !limited("bob"));
-    fs::write(&list, "ada\nbob # since today\n").unwrap();
+    replace(&list, "ada\nbob # since today\n");
     reloaded(&fixture);
     assert!(limited("ada") && limited("bob"));
 
@@ -187,14 +194,12 @@ fn a_bad_file_is_reported_once() {
     let path = directory.path().join("ratekeeper.toml");
     fs::write(&path, policy(5)).unwrap();
     let fixture = watched(directory, &path);
-    fs::write(&path, "version = \n").unwrap();
+    replace(&path, "version = \n");
     let rejected = |event| matches!(event, Event::ReloadRejected { .. }).then_some(());
     fixture.await_event(rejected);
     // The same bytes again, then a good file: nothing is reported in between.
-    fs::write(fixture.path("next"), "version = \n").unwrap();
-    fs::rename(fixture.path("next"), &path).unwrap();
-    fs::write(fixture.path("next"), policy(6)).unwrap();
-    fs::rename(fixture.path("next"), &path).unwrap();
+    replace(&path, "version = \n");
+    replace(&path, policy(6));
     fixture.await_event(|event| match event {
         Event::ReloadRejected { report, .. } => panic!("reported again: {report}"),
         Event::Reloaded { .. } => Some(()),
@@ -266,10 +271,10 @@ fn check_overrides(name: &str, file: fn(&str) -> String, place: &str) {
         answer["limits"][0]["quota"].as_u64().unwrap()
     };
     assert_eq!([quota_of("ada"), quota_of("bob")], [7, 5]);
-    fs::write(&overrides, file("1/1h burst 8")).unwrap();
+    replace(&overrides, file("1/1h burst 8"));
     assert_eq!(reloaded(&fixture), 2);
     assert_eq!([quota_of("ada"), quota_of("bob")], [8, 5]);
-    fs::write(&overrides, file("8")).unwrap();
+    replace(&overrides, file("8"));
     let report = fixture.await_event(|event| match event {
         Event::ReloadRejected { report, .. } => Some(report),
         _ => None,
