@@ -87,10 +87,9 @@ pub struct GiveBackNote {
     pub of: Option<Receipt>,
     /// Their number.
     pub permits: Permits,
-    /// How much sooner time pays for the state.
-    pub sooner: Nanos,
-    /// True if time pays for charges in their order, as in a bucket.
-    pub is_in_order: bool,
+    /// How much sooner time pays for the state; `None` where it does not pay for charges in their order,
+    /// as it does in a bucket.
+    pub sooner: Option<Nanos>,
 }
 
 /// Numbers the times that permits come back, to tell which were after a charge.
@@ -241,7 +240,7 @@ impl GivenBack {
     pub fn note(&mut self, note: GiveBackNote) {
         let change = note.change;
         self.forget(change.at);
-        if note.is_in_order {
+        if note.sooner.is_some() {
             self.settle_paid(change.at);
         }
         let place = note.of.as_ref().map_or(ChargePlace::FIRST, ChargePlace::of);
@@ -249,7 +248,7 @@ impl GivenBack {
         for step in self.steps.iter_mut().skip(first) {
             step.permits = step.permits + note.permits;
             step.least = step.least + note.permits;
-            step.sooner = step.sooner + note.sooner;
+            step.sooner = step.sooner + note.sooner.unwrap_or_default();
             step.until = step.until.max(change.until);
         }
         self.steps.push(Step::at(ChargePlace::behind(&change)));
@@ -284,15 +283,20 @@ impl GivenBack {
 
     /// Drops the first steps; the charges before that place are settled.
     fn settle(&mut self, steps: usize, before: ChargePlace, until: Time) {
-        let noted = self.steps.drain(..steps).map(|step| step.until);
+        let noted = self.steps.iter().take(steps).map(|step| step.until);
         let noted = noted.chain(self.settled.map(|settled| settled.until));
         let until = noted.fold(until, Time::max);
         self.settled = Some(SettledCharges { before, until });
+        self.drop_first(steps);
     }
 
     /// Settles the charges up to the last one that came back of which time has paid for all before.
     fn settle_paid(&mut self, now: Time) {
-        let is_paid = |step: &Step| step.from.paid - step.sooner <= now;
+        // Of a charge that was made while permits came back, the place says too little.
+        let is_paid = |step: &Step| {
+            let paid = step.from.paid;
+            paid > Time::ZERO && paid - step.sooner <= now
+        };
         if let Some(at @ 1..) = self.steps.iter().rposition(is_paid) {
             self.settle(at, self.steps[at].from, now);
         }
@@ -301,9 +305,17 @@ impl GivenBack {
     /// Drops what no receipt needs any more.
     pub(crate) fn forget(&mut self, now: Time) {
         let past = self.steps.iter().take_while(|step| step.until <= now);
-        let past = past.count();
-        self.steps.drain(..past);
+        self.drop_first(past.count());
         self.settled = self.settled.filter(|settled| settled.until > now);
+    }
+
+    /// Drops the first steps, and gives back the memory that is not half used.
+    fn drop_first(&mut self, steps: usize) {
+        self.steps.drain(..steps);
+        let used = self.steps.len();
+        if self.steps.capacity() > 2 * used.max(4) {
+            self.steps.shrink_to(used);
+        }
     }
 
     /// Makes one of two steps: those that make the flattest one. The last stays, which no change has
@@ -336,5 +348,70 @@ impl GivenBack {
     /// Returns the number of steps and changes that it knows.
     pub(crate) fn len(&self) -> usize {
         self.steps.len() + usize::from(self.settled.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time::ZERO + Nanos::from_secs(seconds)
+    }
+
+    /// A charge of ten seconds.
+    fn charge(made: u64, paid: u64, mark: u64) -> Receipt {
+        Receipt {
+            made: at(made),
+            paid: at(paid),
+            returned: Permits::ZERO,
+            sooner: Nanos::ZERO,
+            mark: NonZeroU64::new(mark),
+        }
+    }
+
+    /// It came back whole.
+    fn note(of: Receipt, number: u64, now: u64) -> GiveBackNote {
+        GiveBackNote {
+            change: StateChange {
+                number,
+                at: at(now),
+                until: at(1_000),
+            },
+            of: Some(of),
+            permits: Permits::ONE,
+            sooner: Some(Nanos::from_secs(10)),
+        }
+    }
+
+    /// Its place is the first that it can have, before which nothing is known to be paid.
+    #[test]
+    fn a_charge_made_while_permits_came_back_settles_no_other() {
+        let mut given_back = GivenBack::default();
+        let mut open = charge(0, 10, 2);
+        given_back.note(note(charge(0, 20, 2), 4, 0));
+        given_back.note(note(charge(0, 20, 5), 6, 0));
+        given_back.note(note(charge(0, 20, 6), 8, 1));
+        assert!(given_back.complete(&mut open));
+        assert_eq!(open.sooner, Nanos::ZERO, "the others were made after it");
+    }
+
+    #[test]
+    fn memory_is_given_back_with_the_steps() {
+        let mut given_back = GivenBack::default();
+        let charges = (0..500).map(|number| charge(0, 10 * (number + 1), 2));
+        for (number, of) in (0..).zip(charges.rev()) {
+            given_back.note(note(of, 4 + 2 * number, 0));
+        }
+        let room = |given_back: &GivenBack| given_back.steps.capacity();
+        assert!(given_back.len() <= MAX_STEPS && room(&given_back) <= 2 * MAX_STEPS);
+        let mut late = note(charge(999, 1_010, 1_010), 1_012, 999);
+        late.change.until = at(1_010);
+        given_back.note(late);
+        given_back.forget(at(1_000));
+        assert_eq!(given_back.len(), 2, "of the late one");
+        assert!(room(&given_back) <= 8, "{}", room(&given_back));
+        given_back.forget(at(1_010));
+        assert!(given_back.is_empty());
     }
 }

@@ -74,6 +74,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         // Where nothing is owed, the receipts of a state without notes say so by themselves.
         let is_known = after.reset_after == Nanos::ZERO && given_back.is_empty();
         if after != before && !is_known {
+            let sooner = before.reset_after.saturating_sub(after.reset_after);
+            let is_bucket = TypeId::of::<A>() == TypeId::of::<Gcra>();
             given_back.note(GiveBackNote {
                 change: StateChange {
                     number,
@@ -82,8 +84,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
                 },
                 of: Some(grant.receipt()),
                 permits: back,
-                sooner: before.reset_after.saturating_sub(after.reset_after),
-                is_in_order: TypeId::of::<A>() == TypeId::of::<Gcra>(),
+                sooner: is_bucket.then_some(sooner),
             });
         }
         drop(given_back);

@@ -149,13 +149,14 @@ impl Shard {
         let is_known = after.is_none() && ask.receipt.is_some() && self.returned.of(key).is_none();
         if after != Some(before) && is_paid_by_time && !is_known {
             let left = after.map_or(Nanos::ZERO, |after| after.reset_after);
+            let sooner = before.reset_after.saturating_sub(left);
+            let is_bucket = matches!(limit.algorithm, AnyAlgorithm::Gcra(_));
             let change = self.noted_change(&ask, before);
             let note = GiveBackNote {
                 change,
                 of: ask.receipt,
                 permits: ask.cost,
-                sooner: before.reset_after.saturating_sub(left),
-                is_in_order: matches!(limit.algorithm, AnyAlgorithm::Gcra(_)),
+                sooner: is_bucket.then_some(sooner),
             };
             self.returned.note(key, ask.now, |noted| noted.note(note));
         }

@@ -200,7 +200,7 @@ impl<'a, A: Act> Exchange<'a, A> {
             let moved_back = kept != after && (was_lowered || paid < was);
             is_lowered = is_reset && !was_lowered || moved_back || was_lowered && !is_own;
             if is_lowered {
-                // What was paid long ago stays so if the clock steps back.
+                // A debt keeps the moment at which it was paid: the clock may step back.
                 if next.bytes.is_empty() {
                     next.bytes = gcra.value(gcra.paid_by(now));
                 }
