@@ -14,7 +14,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::record::{Column, FieldKind, RowWriter, SkipReason, Stamp};
-use crate::template::{MILLI, SECOND, header};
+use crate::template::header;
+use crate::timestamp::{MILLI, SECOND};
 
 /// The meaning of each field of a log, by its path.
 #[derive(Clone, Debug)]

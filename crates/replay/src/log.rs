@@ -92,8 +92,8 @@ pub(crate) struct LogSummary {
     pub(crate) lines: u64,
     pub(crate) bytes: u64,
     pub(crate) out_of_order: u64,
-    /// Place in [`RESOLUTIONS`](crate::timestamp::RESOLUTIONS).
-    pub(crate) resolution: usize,
+    /// In nanoseconds.
+    pub(crate) resolution: u64,
     /// True if a time states no zone.
     pub(crate) lacks_zone: bool,
     pub(crate) skipped: BTreeMap<SkipReason, SkippedLines>,

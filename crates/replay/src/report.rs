@@ -17,7 +17,7 @@ use crate::log::RequestLog;
 pub use crate::log::SkippedLines;
 use crate::replay::{Replay, parts};
 use crate::tally::{HOUR, LimitTally, RequestCounts};
-use crate::timestamp::RESOLUTIONS;
+use crate::timestamp::{MILLI, SECOND};
 
 /// The results of a replay. Times are texts in the zone of the report.
 #[derive(Clone, Debug, Serialize)]
@@ -112,7 +112,11 @@ impl ReplayReport {
             files: files.collect(),
             from: span.map(|(from, _)| moment(from, zone)),
             to: span.map(|(_, to)| moment(to, zone)),
-            resolution: RESOLUTIONS[summary.resolution].1,
+            resolution: match summary.resolution {
+                SECOND => "1 s",
+                MILLI => "1 ms",
+                _ => "1 us",
+            },
             out_of_order: summary.out_of_order.saturating_sub(log.late),
             late: log.late,
             notes: notes(log, replay),

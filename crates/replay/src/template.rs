@@ -12,6 +12,7 @@
 //! In a column between quotes, a quote after a backslash does not end it.
 
 use crate::record::{Column, FieldKind, RowWriter, SkipReason, Stamp};
+use crate::timestamp::{MICRO, MILLI, SECOND};
 
 /// A format string, compiled.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,10 +28,6 @@ enum Piece {
     Text(String),
     Column(Column),
 }
-
-pub(crate) const SECOND: u64 = 1_000_000_000;
-pub(crate) const MILLI: u64 = 1_000_000;
-const MICRO: u64 = 1_000;
 
 pub(crate) fn header(name: &str) -> Column {
     Column::Named(FieldKind::Header, name.to_ascii_lowercase())

@@ -19,18 +19,19 @@ pub(crate) struct TimeReader {
     zone: TimeZone,
     last: String,
     last_nanos: u64,
-    /// Place in [`RESOLUTIONS`] of the largest unit that each time was a multiple of, so far.
-    pub(crate) resolution: usize,
+    /// The largest unit that each time was a multiple of, so far: a second, a millisecond or, also for
+    /// finer times, a microsecond, in nanoseconds.
+    pub(crate) resolution: u64,
     /// True if a time stated no zone, so far.
     pub(crate) lacks_zone: bool,
 }
 
-/// Resolutions of the times of a log: in nanoseconds, the last also for finer times, and in words.
-pub(crate) const RESOLUTIONS: [(u64, &str); 3] =
-    [(SECOND, "1 s"), (1_000_000, "1 ms"), (1_000, "1 us")];
-
 /// Nanoseconds of a second.
-const SECOND: u64 = 1_000_000_000;
+pub(crate) const SECOND: u64 = 1_000_000_000;
+/// Nanoseconds of a millisecond.
+pub(crate) const MILLI: u64 = 1_000_000;
+/// Nanoseconds of a microsecond.
+pub(crate) const MICRO: u64 = 1_000;
 /// Forms of the common log format, with an offset and without.
 const ZONED: &str = "%d/%b/%Y:%H:%M:%S%.f %z";
 const LOCAL: &str = "%d/%b/%Y:%H:%M:%S%.f";
@@ -41,7 +42,7 @@ impl TimeReader {
             zone,
             last: String::new(),
             last_nanos: 0,
-            resolution: 0,
+            resolution: SECOND,
             lacks_zone: false,
         }
     }
@@ -55,8 +56,8 @@ impl TimeReader {
         self.last.clear();
         self.last.push_str(text);
         self.last_nanos = nanos;
-        while self.resolution < 2 && !nanos.is_multiple_of(RESOLUTIONS[self.resolution].0) {
-            self.resolution += 1;
+        while self.resolution > MICRO && !nanos.is_multiple_of(self.resolution) {
+            self.resolution /= 1_000;
         }
         Some(nanos)
     }
@@ -145,7 +146,7 @@ mod tests {
             let expected = expected.map(|(seconds, nanos)| seconds * SECOND + nanos);
             assert_eq!(reader.read(text), expected, "{text}");
         }
-        assert_eq!(RESOLUTIONS[reader.resolution].1, "1 us");
+        assert_eq!(reader.resolution, MICRO);
     }
 
     #[test]

@@ -14,9 +14,14 @@ pub(crate) struct Condition {
     text: String,
     limit: Option<String>,
     figure: Figure,
-    most: f64,
-    /// True if `most` is a share in percent.
-    is_share: bool,
+    most: Amount,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Amount {
+    /// A share of all.
+    Percent(f64),
+    Count(f64),
 }
 
 /// Returns a count of a report, and that of which it is a part.
@@ -41,15 +46,17 @@ impl FromStr for Condition {
             "clients" => |counts| [counts.clients_hit, counts.clients],
             _ => return Err(wrong()),
         };
-        let percent = most.trim().strip_suffix('%');
-        let number = percent.unwrap_or(most).trim().parse::<f64>().ok();
+        let (number, amount): (_, fn(f64) -> Amount) = match most.trim().strip_suffix('%') {
+            Some(percent) => (percent, Amount::Percent),
+            None => (most, Amount::Count),
+        };
+        let number = number.trim().parse::<f64>().ok();
         let number = number.filter(|number| number.is_finite() && *number >= 0.0);
         Ok(Self {
             text: condition.into(),
             limit,
             figure,
-            most: number.ok_or_else(wrong)?,
-            is_share: percent.is_some(),
+            most: amount(number.ok_or_else(wrong)?),
         })
     }
 }
@@ -74,10 +81,9 @@ impl Condition {
         };
         counts.is_some_and(|counts| {
             let [part, all] = (self.figure)(counts).map(|count| count as f64);
-            if self.is_share {
-                part * 100.0 > self.most * all
-            } else {
-                part > self.most
+            match self.most {
+                Amount::Percent(most) => part * 100.0 > most * all,
+                Amount::Count(most) => part > most,
             }
         })
     }
