@@ -5,6 +5,8 @@
 //!   promtool test rules:  before, for 5 minutes; then the same change each minute  -->  alert fires
 //! ```
 
+mod stores;
+
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -19,12 +21,12 @@ use serde_json::{Value, json};
 
 use crate::harness::clock::poll;
 use crate::harness::in_process::{InProcess, NEW_YEAR, TOKEN};
-use crate::harness::redis::{Redis, cluster};
 use crate::harness::staged::{Course, Scrape, staged};
 use crate::harness::upstream::Upstream;
 use crate::harness::visitor::{Caller, Visitor};
+use crate::mmdb;
 use crate::promtool::{monitoring, prove};
-use crate::{incidents, mmdb};
+use stores::STORE_FAULTS;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Number of parts that are staged and proved beside each other.
@@ -111,8 +113,6 @@ plans  = { pro = "1/1h burst 10" }
 type Scrapes = (Scrape, Scrape);
 /// Stages a fault.
 type Stage = fn() -> Scrapes;
-/// The same; `None` if a program that it needs is not installed.
-type StoreStage = fn() -> Option<Scrapes>;
 
 /// Each alert, and its fault.
 const FAULTS: [(&str, Course, Stage); 37] = [
@@ -319,19 +319,6 @@ const FAULTS: [(&str, Course, Stage); 37] = [
     ("RatekeeperLogLinesDropped", Course::GoesOn, without_a_log),
 ];
 
-/// The same with a Redis server, or with a cluster.
-const STORE_FAULTS: [(&str, Course, StoreStage); 3] = [
-    (
-        "RatekeeperStoreServerDown",
-        Course::GoesOn,
-        without_a_server,
-    ),
-    ("RatekeeperClocksDiffer", Course::GoesOn, with_another_clock),
-    ("RatekeeperStoreFlaps", Course::Flaps, || {
-        incidents::flap().map(|flap| flap.scrapes)
-    }),
-];
-
 /// Traffic without a fault.
 fn ordinary() -> Scrapes {
     after(|service| service.ask("user", numbers(9)))
@@ -356,17 +343,6 @@ fn after_seen(series: &str, fault: impl FnOnce(&InProcess)) -> Scrapes {
 /// Returns the policy with further settings.
 fn with(settings: &str) -> String {
     POLICY.replace("version = 1\n", &format!("version = 1\n{settings}"))
-}
-
-fn store_at(servers: &[&Redis]) -> String {
-    let urls: Vec<String> = servers
-        .iter()
-        .map(|server| format!("\"{}\"", server.url()))
-        .collect();
-    format!(
-        "[store.redis]\nurl = [{}]\ndeadline = \"5s\"\n",
-        urls.join(", ")
-    )
 }
 
 fn same(value: &str, times: usize) -> impl Iterator<Item = String> + use<> {
@@ -483,36 +459,6 @@ fn with_certificate(day: u32) -> InProcess {
     let listen = "[listen]\nhttp = \"127.0.0.1:0\"\n[listen.proxy]\nupstream = \"http://127.0.0.1:1\"\n\
                   tls = { certificate = \"site.pem\", key = \"site.key\" }\n";
     InProcess::start_with(dir, &with(listen), proxy)
-}
-
-fn without_a_server() -> Option<Scrapes> {
-    let dir = tempfile::tempdir().expect("a directory of its own");
-    let mut servers = cluster(dir.path())?;
-    for server in &servers {
-        server.run(&["config", "set", "cluster-require-full-coverage", "no"]);
-    }
-    let service = InProcess::start(&with(&store_at(&servers.iter().collect::<Vec<_>>())));
-    service.ask("user", numbers(30));
-    let before = service.scrape();
-    servers[1].crash();
-    let lost = poll("the lost server", PATIENCE, || {
-        service.ask("user", numbers(30));
-        let scrape = service.scrape();
-        scrape
-            .has("ratekeeper_store_server_up", "0")
-            .then_some(scrape)
-    });
-    Some((before, lost.unwrap_or_else(|error| panic!("{error}"))))
-}
-
-/// The clock of the service stands at New Year, that of the store is the machine's.
-fn with_another_clock() -> Option<Scrapes> {
-    let dir = tempfile::tempdir().expect("a directory of its own");
-    let redis = Redis::start(dir.path())?;
-    let service = InProcess::start(&with(&store_at(&[&redis])));
-    let before = service.scrape();
-    service.ask("user", same("ada", 9));
-    Some((before, service.scrape()))
 }
 
 /// One message of an alert is on its way, a thousand wait, and the others are dropped.

@@ -9,6 +9,7 @@ mod counting;
 mod elastic;
 mod fields_come_true;
 mod geo;
+mod late_reports;
 mod loans;
 mod months;
 mod pipeline;

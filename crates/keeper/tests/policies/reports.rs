@@ -9,13 +9,12 @@ use ratekeeper::core::{LeaseId, Nanos, Origin, Time};
 use ratekeeper::policy::{Facts, Policy, config};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
 use ratekeeper::{
-    Act, Answer, Asked, Clock as _, DecisionId, Keeper, ManualClock, Report, Reported, Scope,
-    at_once,
+    Act, Answer, Asked, DecisionId, Keeper, ManualClock, Report, Reported, Scope, at_once,
 };
 
-type TestKeeper = Keeper<MemoryStore, ManualClock>;
+pub(super) type TestKeeper = Keeper<MemoryStore, ManualClock>;
 
-const LOGINS: &str = r#"
+pub(super) const LOGINS: &str = r#"
 [[limit]]
 name     = "login-failures"
 key      = ["attr:user"]
@@ -24,7 +23,7 @@ count    = { status = [401, 403], outcome = "bad-password" }
 reset_on = { status = [200] }
 "#;
 
-const TOKENS: &str = r#"
+pub(super) const TOKENS: &str = r#"
 [[limit]]
 name   = "tokens"
 key    = ["attr:user"]
@@ -41,7 +40,7 @@ fn policy(text: &str) -> Policy {
     }
 }
 
-fn keeper(text: &str) -> TestKeeper {
+pub(super) fn keeper(text: &str) -> TestKeeper {
     let store = MemoryStore::new(MemoryConfig::default());
     Keeper::new(policy(text), store, ManualClock::at(Origin::UNIX))
 }
@@ -54,7 +53,7 @@ fn nonce() -> LeaseId {
     LeaseId::from_bytes(bytes)
 }
 
-fn check(keeper: &TestKeeper, attributes: &[(&str, &str)]) -> Answer {
+pub(super) fn check(keeper: &TestKeeper, attributes: &[(&str, &str)]) -> Answer {
     let facts = Facts {
         attributes,
         ..Facts::default()
@@ -62,12 +61,12 @@ fn check(keeper: &TestKeeper, attributes: &[(&str, &str)]) -> Answer {
     *at_once(keeper.check_for_report(&facts, Scope::All, || Some(nonce()))).unwrap()
 }
 
-fn login(keeper: &TestKeeper, user: &str) -> Answer {
+pub(super) fn login(keeper: &TestKeeper, user: &str) -> Answer {
     check(keeper, &[("user", user)])
 }
 
 /// Returns the remaining permits of each limit.
-fn left(keeper: &TestKeeper, user: &str) -> Vec<u64> {
+pub(super) fn left(keeper: &TestKeeper, user: &str) -> Vec<u64> {
     let facts = Facts {
         attributes: &[("user", user)],
         ..Facts::default()
@@ -79,12 +78,12 @@ fn left(keeper: &TestKeeper, user: &str) -> Vec<u64> {
         .collect()
 }
 
-fn report(keeper: &TestKeeper, answer: &Answer, report: &Report) -> Reported {
+pub(super) fn report(keeper: &TestKeeper, answer: &Answer, report: &Report) -> Reported {
     let id: DecisionId = answer.decision().unwrap().to_string().parse().unwrap();
     at_once(keeper.report(&id, report)).unwrap()
 }
 
-fn status(status: u16) -> Report {
+pub(super) fn status(status: u16) -> Report {
     Report::default().status(status)
 }
 
@@ -512,92 +511,4 @@ fn a_call_of_several_items_is_reported_once() {
         "a call that gives back has no id"
     );
     assert!(at_once(keeper.call(&[eve])).is_ok_and(|answers| !answers.allowed()));
-}
-
-/// The excess of `libraries.md`: charges of several windows were added up.
-#[test]
-fn late_reports_give_back_no_permit_twice() {
-    let policy = "
-        [[limit]]
-        name  = \"login-failures\"
-        key   = [\"attr:user\"]
-        limit = \"1/1s\"
-        count = { status = [401] }
-        report_within = \"30s\"
-    ";
-    for algorithm in [
-        "token-bucket",
-        "fixed-window",
-        "sliding-window-log",
-        "quota-reset",
-    ] {
-        let keeper = keeper(&format!("{policy}\nalgorithm = \"{algorithm}\""));
-        let answers: Vec<_> = (0..5)
-            .map(|_| {
-                let answer = login(&keeper, "ann");
-                assert!(answer.allowed(), "{algorithm}");
-                keeper.clock().advance(Nanos::from_millis(1_100));
-                answer
-            })
-            .collect();
-        let mut passes = 0;
-        for answer in &answers {
-            passes += u32::from(login(&keeper, "ann").allowed());
-            assert_eq!(report(&keeper, answer, &status(200)), Reported::Corrected);
-        }
-        passes += u32::from(login(&keeper, "ann").allowed());
-        assert_eq!(passes, 1, "{algorithm}");
-    }
-}
-
-/// The moment and the time of payment of a charge are as much a part of its record as its cost.
-#[test]
-fn no_holder_of_an_id_prolongs_the_time_in_which_a_charge_is_paid() {
-    let policy = LOGINS.replace(
-        "{ size = 3, refill = \"1/1h\", step = true }",
-        "{ size = 10, refill = \"10/60s\" }",
-    );
-    let keeper = keeper(&policy);
-    let answer = login(&keeper, "ann");
-    let id = answer.decision().unwrap().to_string().into_bytes();
-    let (paid, made) = (9..18, id.len() - 31..id.len() - 23);
-    keeper.clock().advance(Nanos::from_secs(7));
-    for _ in 0..10 {
-        assert!(login(&keeper, "ann").allowed());
-    }
-    for changed in [paid, made] {
-        let mut id = id.clone();
-        id[changed].fill(b'_');
-        let forged: DecisionId = String::from_utf8(id).unwrap().parse().unwrap();
-        assert_ne!(Some(&forged), answer.decision());
-        let reported = at_once(keeper.report(&forged, &status(404)));
-        assert_eq!(reported, Ok(Reported::NotOpen));
-    }
-    assert_eq!(report(&keeper, &answer, &status(404)), Reported::Corrected);
-    assert_eq!(left(&keeper, "ann"), [0], "paid after 6 s");
-}
-
-#[test]
-fn an_id_that_is_made_up_is_not_late() {
-    let keeper = keeper(TOKENS);
-    let answer = check(&keeper, &[("user", "ann"), ("max_tokens", "400")]);
-    let limit = keeper.policy().rules[0].limit.id;
-    let late = || {
-        let counts = keeper.reservations().counts(limit, keeper.clock().now());
-        counts.unwrap().late
-    };
-    let id = answer.decision().unwrap();
-    let mut forged = id.to_string().into_bytes();
-    let nonce = forged.len() - 20..forged.len() - 10;
-    forged[nonce].fill(b'_');
-    let forged: DecisionId = String::from_utf8(forged).unwrap().parse().unwrap();
-    let costs = Report::default().cost(9);
-    assert_eq!(
-        at_once(keeper.report(&forged, &costs)),
-        Ok(Reported::NotOpen)
-    );
-    assert_eq!(late(), 0, "its time is not over");
-    keeper.clock().advance(Nanos::from_secs(10));
-    assert_eq!(at_once(keeper.report(id, &costs)), Ok(Reported::NotOpen));
-    assert_eq!(late(), 1);
 }

@@ -13,6 +13,7 @@ mod cases;
 mod chains;
 mod changes;
 mod clock;
+mod cluster_faults;
 mod conforms;
 mod equality;
 mod exact;

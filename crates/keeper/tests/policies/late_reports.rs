@@ -1,0 +1,94 @@
+//! Reports that come late, and ids that are not genuine: no permit comes back twice.
+
+use ratekeeper::core::Nanos;
+use ratekeeper::{Clock as _, DecisionId, Report, Reported, at_once};
+
+use super::reports::{LOGINS, TOKENS, check, keeper, left, login, report, status};
+
+/// The excess of `libraries.md`: charges of several windows were added up.
+#[test]
+fn late_reports_give_back_no_permit_twice() {
+    let policy = "
+        [[limit]]
+        name  = \"login-failures\"
+        key   = [\"attr:user\"]
+        limit = \"1/1s\"
+        count = { status = [401] }
+        report_within = \"30s\"
+    ";
+    for algorithm in [
+        "token-bucket",
+        "fixed-window",
+        "sliding-window-log",
+        "quota-reset",
+    ] {
+        let keeper = keeper(&format!("{policy}\nalgorithm = \"{algorithm}\""));
+        let answers: Vec<_> = (0..5)
+            .map(|_| {
+                let answer = login(&keeper, "ann");
+                assert!(answer.allowed(), "{algorithm}");
+                keeper.clock().advance(Nanos::from_millis(1_100));
+                answer
+            })
+            .collect();
+        let mut passes = 0;
+        for answer in &answers {
+            passes += u32::from(login(&keeper, "ann").allowed());
+            assert_eq!(report(&keeper, answer, &status(200)), Reported::Corrected);
+        }
+        passes += u32::from(login(&keeper, "ann").allowed());
+        assert_eq!(passes, 1, "{algorithm}");
+    }
+}
+
+/// The moment and the time of payment of a charge are as much a part of its record as its cost.
+#[test]
+fn no_holder_of_an_id_prolongs_the_time_in_which_a_charge_is_paid() {
+    let policy = LOGINS.replace(
+        "{ size = 3, refill = \"1/1h\", step = true }",
+        "{ size = 10, refill = \"10/60s\" }",
+    );
+    let keeper = keeper(&policy);
+    let answer = login(&keeper, "ann");
+    let id = answer.decision().unwrap().to_string().into_bytes();
+    let (paid, made) = (9..18, id.len() - 31..id.len() - 23);
+    keeper.clock().advance(Nanos::from_secs(7));
+    for _ in 0..10 {
+        assert!(login(&keeper, "ann").allowed());
+    }
+    for changed in [paid, made] {
+        let mut id = id.clone();
+        id[changed].fill(b'_');
+        let forged: DecisionId = String::from_utf8(id).unwrap().parse().unwrap();
+        assert_ne!(Some(&forged), answer.decision());
+        let reported = at_once(keeper.report(&forged, &status(404)));
+        assert_eq!(reported, Ok(Reported::NotOpen));
+    }
+    assert_eq!(report(&keeper, &answer, &status(404)), Reported::Corrected);
+    assert_eq!(left(&keeper, "ann"), [0], "paid after 6 s");
+}
+
+#[test]
+fn an_id_that_is_made_up_is_not_late() {
+    let keeper = keeper(TOKENS);
+    let answer = check(&keeper, &[("user", "ann"), ("max_tokens", "400")]);
+    let limit = keeper.policy().rules[0].limit.id;
+    let late = || {
+        let counts = keeper.reservations().counts(limit, keeper.clock().now());
+        counts.unwrap().late
+    };
+    let id = answer.decision().unwrap();
+    let mut forged = id.to_string().into_bytes();
+    let nonce = forged.len() - 20..forged.len() - 10;
+    forged[nonce].fill(b'_');
+    let forged: DecisionId = String::from_utf8(forged).unwrap().parse().unwrap();
+    let costs = Report::default().cost(9);
+    assert_eq!(
+        at_once(keeper.report(&forged, &costs)),
+        Ok(Reported::NotOpen)
+    );
+    assert_eq!(late(), 0, "its time is not over");
+    keeper.clock().advance(Nanos::from_secs(10));
+    assert_eq!(at_once(keeper.report(id, &costs)), Ok(Reported::NotOpen));
+    assert_eq!(late(), 1);
+}
