@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use ratekeeper_core::{Permits, Quota};
+use ratekeeper_core::{Nanos, Permits, Quota};
 use ratekeeper_policy::{Policy, Rule, RuleMode};
 use ratekeeper_replay::ORIGIN;
 use serde_json::{Value, json};
@@ -43,6 +43,7 @@ pub(crate) struct Choice {
     /// The limit in the policy's words, from which only the number differs.
     text: String,
     number: u64,
+    window: Option<Nanos>,
     /// Requests refused and clients hit, by number.
     pub(crate) points: BTreeMap<u64, (u64, u64)>,
     requests: u64,
@@ -116,6 +117,7 @@ pub(crate) fn choose(
         limit: limit.into(),
         text: rule.text.clone(),
         number: rule.quota.get(),
+        window: rule.window,
         points: BTreeMap::new(),
         requests: 0,
         clients: 0,
@@ -236,18 +238,18 @@ impl Choice {
     pub(crate) fn sentence(&self) -> String {
         let Some((least, (_, hit))) = self
             .least(SHARE)
-            .and_then(|least| Some((least, self.points.get(&least)?)))
+            .and_then(|least| self.points.get_key_value(&least))
         else {
             return "each number that was tried touches more than 0.1 % of clients".into();
         };
         format!(
-            "{}{least}{} is the smallest number that touches at most 0.1 % of clients: {} of {}{}",
+            "{}{} is the smallest number that touches at most 0.1 % of clients: {} of {}{}",
             if self.is_exact {
                 ""
             } else {
                 "of those tried, "
             },
-            self.text.trim_start_matches(|c: char| c.is_ascii_digit()),
+            self.with(*least),
             words::count(*hit),
             words::count(self.clients),
             if self.has_variants {
@@ -256,6 +258,18 @@ impl Choice {
                 ""
             },
         )
+    }
+
+    /// Returns the limit with another number: in the policy's words if they begin with the number, else
+    /// as the quota that was tried.
+    fn with(&self, number: u64) -> String {
+        let rest = self.text.strip_prefix(&self.number.to_string());
+        if let Some(rest) = rest.filter(|rest| rest.starts_with('/')) {
+            return format!("{number}{rest}");
+        }
+        let window = self.window.unwrap_or(Nanos::MAX);
+        let quota = Quota::new(Permits::new(number), window);
+        quota.map_or_else(|_| number.to_string(), |quota| quota.to_string())
     }
 
     pub(crate) fn write(&self, output: &mut Output) -> Result<()> {
@@ -303,6 +317,7 @@ mod tests {
             limit: "per-ip".into(),
             text: "10/1m".into(),
             number: 10,
+            window: Some(Nanos::from_secs(60)),
             points: hits
                 .into_iter()
                 .map(|(number, hit)| (number, (hit, hit)))
@@ -311,6 +326,24 @@ mod tests {
             clients: 1_000,
             has_variants: false,
             is_exact: true,
+        }
+    }
+
+    #[test]
+    fn the_smallest_number_is_shown_as_a_limit() {
+        for (text, shown) in [
+            ("10/1m", "7/1m is"),
+            ("10/day", "7/day is"),
+            ("10/1m burst 20", "7/1m burst 20 is"),
+            ("bucket of 10, 10/1m", "7/1m is"),
+            ("10 MB/1m", "7/1m is"),
+        ] {
+            let choice = Choice {
+                text: text.into(),
+                ..choice([(6, 2), (7, 1)])
+            };
+            let sentence = choice.sentence();
+            assert!(sentence.starts_with(shown), "{text}: {sentence}");
         }
     }
 
