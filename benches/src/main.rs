@@ -42,6 +42,8 @@ mod machine;
 mod matching;
 mod measure;
 mod overrides;
+#[path = "../../crates/store/tests/redis/ports.rs"]
+mod ports;
 mod redis;
 mod replay;
 mod report;

@@ -2,10 +2,10 @@
 //! speed, with a limit that refuses nothing.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
+use crate::ports::free_port;
 use crate::server::Server;
 
 const POLICY: &str = r#"
@@ -124,9 +124,4 @@ fn written(directory: &Path, name: &str, text: &str, upstream: u16, port: u16) -
     let path = directory.join(name);
     fs::write(&path, text).expect("a configuration is written");
     path.display().to_string()
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("it is bound").port()
 }

@@ -1,12 +1,13 @@
 //! Server: a real server of our own, and its statistics.
 
 use std::cell::RefCell;
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
+
+use crate::ports::free_port;
 
 use super::wire::{Reply, Wire};
 
@@ -27,9 +28,7 @@ impl Server {
     /// Starts the program; `None` if it is not installed.
     pub(super) fn start(program: &str) -> Option<Self> {
         let directory = tempfile::tempdir().expect("a directory for the server");
-        let free = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        let port = free.local_addr().expect("it is bound").port();
-        drop(free);
+        let port = free_port();
         let child = Command::new(program)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--dir"])

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::ports::free_address;
+use crate::harness::free_address;
 use crate::harness::process::{Process, find};
 use crate::harness::visitor::Visitor;
 use crate::harness::{clock, envoy};

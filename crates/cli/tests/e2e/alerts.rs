@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::clock;
-use crate::harness::ports::free_port;
+use crate::harness::free_address;
 use crate::harness::service::{Service, policy};
 use crate::harness::visitor::Visitor;
 use crate::recipes::blocks;
@@ -113,7 +113,7 @@ fn eight_clients_start_and_end_one_alert_and_a_lost_receiver_learns_of_it() {
     let dir = desk.path();
     let secret = dir.join("secret");
     std::fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n").expect("writable");
-    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let address = free_address();
     let alerts = format!(
         "[alerts]\nreveal_keys = true\nwebhook = {{ url = \"http://{address}/\", secret = \"file:{}\" }}\n{LIMIT}",
         secret.display()

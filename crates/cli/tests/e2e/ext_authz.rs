@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::every_proxy::assert_denied;
 use crate::harness::clock;
 use crate::harness::envoy::start;
-use crate::harness::ports::free_address;
+use crate::harness::free_address;
 use crate::harness::proxy::snippets;
 use crate::harness::service::Service;
 use crate::harness::upstream::Upstream;

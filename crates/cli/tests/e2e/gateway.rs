@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::harness::clock;
-use crate::harness::ports::free_address;
+use crate::harness::free_address;
 use crate::harness::process::{self, Process};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/gateway.md");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::gateway::{application, gateway, text};
 use crate::harness::clock;
-use crate::harness::ports::free_address;
+use crate::harness::free_address;
 use crate::harness::process::{self, Process};
 
 const PATIENCE: Duration = Duration::from_secs(20);

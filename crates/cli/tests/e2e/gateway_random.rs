@@ -25,7 +25,7 @@ use self::message::{Fields, Framing, Random, Request, Response, by_name, pairs};
 use crate::cases::cases;
 use crate::gateway::gateway;
 use crate::harness::clock;
-use crate::harness::ports::free_address;
+use crate::harness::free_address;
 use crate::harness::process::{self, Process};
 
 /// Connections to each upstream's gateway.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::gateway::gateway;
-use crate::harness::ports::free_address;
+use crate::harness::free_address;
 use crate::harness::redis::Redis;
 use crate::harness::visitor::Visitor;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::gateway::gateway;
 use crate::harness::clock;
-use crate::harness::ports::free_address;
+use crate::harness::free_address;
 use crate::harness::process::{self, Process};
 
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::harness::clock;
-use crate::harness::ports::free_address;
+use crate::harness::free_address;
 use crate::harness::process::{self, Process};
 
 const README: &str = include_str!("../../../../README.md");

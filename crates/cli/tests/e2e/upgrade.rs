@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::harness::clock;
-use crate::harness::ports::free_address;
+use crate::harness::free_address;
 use crate::harness::process::Process;
 use crate::harness::service::write_policy;
 use crate::harness::visitor::Visitor;

@@ -8,6 +8,8 @@ mod conformance;
 mod files;
 mod health;
 mod json;
+#[path = "../../../store/tests/redis/ports.rs"]
+mod ports;
 mod rls;
 mod stop;
 mod tls;

@@ -1,6 +1,5 @@
 //! TLS: certificates are asked for, shown, and changed under way.
 
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -17,6 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::client::{Client, SHOULD_RATE_LIMIT};
+use super::ports::free_port;
 use super::rls::{POLICY, user};
 use super::{Fixture, PATIENCE, run};
 
@@ -197,8 +197,7 @@ impl Redis {
     /// Starts a server with a certificate of this authority.
     fn start(authority: &Authority, directory: &TempDir) -> std::io::Result<(Self, u16)> {
         write(directory, &authority.sign());
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
-        let port = port.unwrap().port();
+        let port = free_port();
         let path = |name: &str| directory.path().join(name);
         let mut command = Command::new("redis-server");
         command

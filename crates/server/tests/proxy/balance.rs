@@ -1,22 +1,14 @@
 //! Upstreams of several addresses.
 
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener};
 
 use super::upstream::{Next, Upstream};
-use super::{Client, Door, OPEN, Proxy, eventually};
+use super::{Client, Door, OPEN, Proxy, REFUSES, eventually};
 
 fn named(name: &'static str) -> Upstream {
     Upstream::with(format!(
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{name}"
     ))
-}
-
-fn closed() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
 }
 
 #[test]
@@ -31,7 +23,7 @@ fn addresses_are_used_in_turn() {
 #[test]
 fn an_address_that_refuses_connections_is_left_out() {
     let up = named("a");
-    let proxy = Proxy::start(&[closed(), up.address], "", OPEN);
+    let proxy = Proxy::start(&[REFUSES, up.address], "", OPEN);
     let mut client = proxy.client();
     for _ in 0..10 {
         // Also a request with a body, because nothing of it was sent to the other address.
@@ -57,7 +49,7 @@ fn an_idle_connection_that_breaks_does_not_rule_out_its_address() {
         }
         Next::Request
     });
-    let proxy = Proxy::start(&[up.address, closed()], "", OPEN);
+    let proxy = Proxy::start(&[up.address, REFUSES], "", OPEN);
     let mut client = proxy.client();
     assert_eq!(
         [client.get("/1").status(), client.get("/2").status()],
@@ -147,7 +139,7 @@ fn changes(proxy: &Proxy) -> String {
 #[test]
 fn an_address_that_fails_is_down_among_the_changes_once() {
     let up = named("a");
-    let (address, at) = (closed(), "upstream_up{route=\"\",address=\"1\"}");
+    let (address, at) = (REFUSES, "upstream_up{route=\"\",address=\"1\"}");
     let proxy = Proxy::start(&[address, up.address], "", OPEN);
     let is_up = || proxy.metric(&format!("ratekeeper_{at}"));
     assert_eq!((proxy.client().get("/").status(), is_up()), (200, 0));

@@ -1,21 +1,12 @@
 //! Upstreams that fail, each in its way.
 
 use std::io::{BufRead as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use super::upstream::{Next, Upstream};
-use super::{OPEN, PATIENCE, Proxy, sleep};
-
-/// Returns an address at which connections are refused.
-fn closed() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-}
+use super::{OPEN, PATIENCE, Proxy, REFUSES, sleep};
 
 fn errors(proxy: &Proxy, kind: &str) -> u64 {
     proxy.metric(&format!(
@@ -25,7 +16,7 @@ fn errors(proxy: &Proxy, kind: &str) -> u64 {
 
 #[test]
 fn an_upstream_that_is_down_is_a_502_with_the_id_of_the_request() {
-    let proxy = Proxy::start(&[closed()], "", OPEN);
+    let proxy = Proxy::start(&[REFUSES], "", OPEN);
     let response = proxy.client().get("/");
     assert_eq!(response.status(), 502);
     assert_eq!(

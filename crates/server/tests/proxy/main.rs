@@ -34,7 +34,7 @@ mod upgrade;
 mod upstream;
 
 use std::io::{BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,6 +50,8 @@ use upstream::Upstream;
 
 /// Maximum wait for an event that must happen, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// An address at which connections are refused.
+const REFUSES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 /// A policy that admits everything.
 const OPEN: &str = "[[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"1000000000/1h\"\n";
 

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use super::message::{Message, read_response};
 use super::upstream::{Next, Upstream};
-use super::{OPEN, Proxy, eventually};
+use super::{OPEN, Proxy, REFUSES, eventually};
 
 const MAX: &str = "max_body = \"1KiB\"";
 /// Three requests, of which one at a time.
@@ -256,15 +256,11 @@ fn heads_are_as_large_as_the_policy_says() {
 #[test]
 fn a_connection_goes_on_behind_a_body_that_comes_after_its_refusal() {
     let upstream = Upstream::hello();
-    let gone = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
     let none = LIMITS.replace("3/1h", "1/1h");
     for (address, limits, size, expected) in [
         (upstream.address, OPEN, 100_000, 413),
         (upstream.address, &*none, 1_000, 429),
-        (gone, OPEN, 1_000, 502),
+        (REFUSES, OPEN, 1_000, 502),
     ] {
         let proxy = Proxy::start(&[address], MAX, limits);
         let mut client = proxy.client();

@@ -1,9 +1,9 @@
 //! Requests that never reach the application cost nothing.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 
-use super::Proxy;
 use super::upstream::{Next, Upstream};
+use super::{Proxy, REFUSES};
 
 /// Each passes three requests.
 const LIMITS: [&str; 10] = [
@@ -19,12 +19,6 @@ const LIMITS: [&str; 10] = [
     "limit = \"3/1h\"\nsoft = { extra = \"34%\" }",
 ];
 
-/// Returns an address at which connections are refused.
-fn closed() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
-}
-
 /// Returns the statuses of six requests under a limit.
 fn statuses(url: String, limit: &str) -> [u16; 6] {
     let policy = format!("[[limit]]\nname = \"all\"\nkey = [\"all\"]\n{limit}\n");
@@ -37,7 +31,7 @@ fn statuses(url: String, limit: &str) -> [u16; 6] {
 #[test]
 fn a_request_whose_connection_is_refused_costs_nothing_under_any_limit() {
     for limit in LIMITS {
-        let statuses = statuses(format!("http://{}", closed()), limit);
+        let statuses = statuses(format!("http://{REFUSES}"), limit);
         assert_eq!(statuses, [502; 6], "{limit}");
     }
 }
@@ -62,7 +56,7 @@ fn only_a_request_that_was_sent_costs() {
 fn permits_and_shadow_counts_are_given_back_too() {
     let policy = "[[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"1/1h\"\nmode = \"shadow\"\n\
                   [[limit]]\nname = \"lent\"\nkey = [\"all\"]\nconcurrency = { max = 1, lease = \"1h\" }\n";
-    let proxy = Proxy::start(&[closed()], "", policy);
+    let proxy = Proxy::start(&[REFUSES], "", policy);
     let mut client = proxy.client();
     for _ in 0..3 {
         assert_eq!(client.get("/").status(), 502);

@@ -22,6 +22,7 @@ mod faults;
 mod hints;
 mod load;
 mod logins;
+mod ports;
 mod punctual;
 mod relay;
 mod sentinel;

@@ -14,13 +14,15 @@
 //! seconds of waiting, so only the newest that we have of each kind is.
 
 use std::env;
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::fs::File;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use tempfile::TempDir;
+
+use crate::ports::free_port;
 
 /// A server's program: what it is called in reports, and where it is.
 #[derive(Clone, Debug)]
@@ -95,48 +97,32 @@ impl Server {
     /// Starts one and waits until it accepts connections.
     pub(crate) fn start(program: &Program, options: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        // Another process may take a port that was free a moment ago: then try another.
-        for _ in 0..20 {
-            let port = free_port();
-            if let Some(child) = spawn(program, port, directory.path(), options, &[]) {
-                return Self {
-                    child,
-                    port,
-                    directory,
-                };
-            }
+        let port = free_port();
+        let child = spawn(program, port, directory.path(), options, &[]);
+        Self {
+            child,
+            port,
+            directory,
         }
-        panic!("{} does not start", program.name);
     }
 
     /// Starts a sentinel: these lines are its configuration.
     pub(crate) fn sentinel(program: &Program, lines: &[String]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("sentinel.conf");
-        for _ in 0..20 {
-            let port = free_port();
-            let own = format!(
-                "port {port}\nbind 127.0.0.1\ndir {}\n",
-                directory.path().display()
-            );
-            std::fs::write(&file, own + &lines.join("\n") + "\n").unwrap();
-            let mut child = Command::new(&program.path)
-                .arg(&file)
-                .arg("--sentinel")
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap();
-            if is_up(&mut child, port) {
-                return Self {
-                    child,
-                    port,
-                    directory,
-                };
-            }
-            let _ = child.kill();
-            let _ = child.wait();
+        let port = free_port();
+        let own = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\n",
+            directory.path().display()
+        );
+        std::fs::write(&file, own + &lines.join("\n") + "\n").unwrap();
+        let mut command = Command::new(&program.path);
+        command.arg(&file).arg("--sentinel");
+        Self {
+            child: begin(&mut command, port, directory.path()),
+            port,
+            directory,
         }
-        panic!("a sentinel of {} does not start", program.name);
     }
 
     /// Starts one with a clock of its own, if that is possible here.
@@ -144,18 +130,13 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let clock = Clock::in_directory(directory.path());
         let environment = clock.environment()?;
-        for _ in 0..20 {
-            let port = free_port();
-            if let Some(child) = spawn(program, port, directory.path(), &[], &environment) {
-                let server = Self {
-                    child,
-                    port,
-                    directory,
-                };
-                return Some((server, clock));
-            }
-        }
-        panic!("{} does not start", program.name);
+        let port = free_port();
+        let server = Self {
+            child: spawn(program, port, directory.path(), &[], &environment),
+            port,
+            directory,
+        };
+        Some((server, clock))
     }
 
     /// SIGKILL.
@@ -166,8 +147,7 @@ impl Server {
 
     /// Starts it again, on the same port, with the data it kept.
     pub(crate) fn restart(&mut self, program: &Program, options: &[&str]) {
-        let child = spawn(program, self.port, self.directory.path(), options, &[]);
-        self.child = child.expect("the port is still free");
+        self.child = spawn(program, self.port, self.directory.path(), options, &[]);
     }
 
     pub(crate) fn url(&self) -> String {
@@ -253,64 +233,41 @@ fn spawn(
     directory: &Path,
     options: &[&str],
     environment: &[(&str, String)],
-) -> Option<Child> {
-    let mut child = Command::new(&program.path)
+) -> Child {
+    let mut command = Command::new(&program.path);
+    command
         .envs(environment.iter().map(|(name, value)| (name, value)))
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no", "--dir"])
         .arg(directory)
-        .args(options)
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    if is_up(&mut child, port) {
-        return Some(child);
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-    None
+        .args(options);
+    begin(&mut command, port, directory)
 }
 
-/// A port without a listener, nor one 10,000 above it, where the bus of a cluster's node is;
-/// handed out to one process at a time: a UDP socket claims it. Not in the range of ports that the
-/// kernel assigns to listeners and connections: another program could take such a one before the
-/// server has it.
-pub(crate) fn free_port() -> u16 {
-    static GIVEN: AtomicU32 = AtomicU32::new(0);
-    let start = std::process::id().wrapping_mul(337); // processes begin far from each other
-    loop {
-        let next = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % 10_000;
-        let port = 10_000 + u16::try_from(next).unwrap();
-        let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
-        let Ok(claim) = UdpSocket::bind(("127.255.255.254", port)) else {
-            continue; // of another process
-        };
-        if is_free(port) && is_free(port + 10_000) {
-            std::mem::forget(claim);
-            return port;
-        }
-    }
-}
-
-fn is_up(child: &mut Child, port: u16) -> bool {
+/// Starts a server and waits until it answers; its log is in that directory.
+fn begin(command: &mut Command, port: u16, directory: &Path) -> Child {
+    let log = directory.join("log");
+    let mut child = command.stdout(File::create(&log).unwrap()).spawn().unwrap();
     for _ in 0..500 {
-        if child.try_wait().unwrap().is_some() {
-            return false;
+        if let Some(status) = child.try_wait().unwrap() {
+            let said = std::fs::read_to_string(&log).unwrap();
+            panic!("{command:?} has ended: {status}\n{said}");
         }
-        if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
-            drop(stream);
+        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
             let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
             if let Ok(mut connection) = client.get_connection_with_timeout(Duration::from_secs(1)) {
                 match redis::cmd("PING").exec(&mut connection) {
-                    Ok(()) => return true,
-                    Err(error) if error.code() == Some("NOAUTH") => return true,
+                    Ok(()) => return child,
+                    Err(error) if error.code() == Some("NOAUTH") => return child,
                     Err(_) => {}
                 }
             }
         }
         wait_a_little();
     }
-    false
+    let _ = child.kill();
+    let _ = child.wait();
+    panic!("{command:?} does not answer");
 }
 
 #[expect(

@@ -13,7 +13,8 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-use crate::server::{Server, free_port, wait_a_little, with_tls};
+use crate::ports::free_port;
+use crate::server::{Server, wait_a_little, with_tls};
 
 /// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use super::message::{Fields, Framing, Random, Request, Response};
 use super::{LARGE, SMALL, connect, start};
-use crate::harness::ports::free_address;
+use crate::harness::free_address;
 use crate::harness::process::Process;
 
 /// Names of fields, and of their variables.

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::clock;
-use super::ports::free_address;
+use super::free_address;
 use super::process::{self, Process};
 
 const START_WITHIN: Duration = Duration::from_secs(60);

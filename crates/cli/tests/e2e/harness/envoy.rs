@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::ports::free_address;
+use super::free_address;
 use super::process::Process;
 use super::service::{Service, write_policy};
 use super::upstream::Upstream;

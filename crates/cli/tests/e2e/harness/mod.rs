@@ -12,6 +12,7 @@ pub(crate) mod chromium;
 pub(crate) mod clock;
 pub(crate) mod envoy;
 pub(crate) mod in_process;
+#[path = "../../../../store/tests/redis/ports.rs"]
 pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod proxy;
@@ -31,6 +32,11 @@ use tempfile::TempDir;
 use self::proxy::{Around, Kind, Proxy, WhenDown};
 use self::service::{Service, write_policy};
 use self::upstream::Upstream;
+
+/// A free port of loopback, as an address.
+pub(crate) fn free_address() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], ports::free_port()))
+}
 
 /// Dropped from top to bottom: the visitors' side first.
 pub(crate) struct Stage {

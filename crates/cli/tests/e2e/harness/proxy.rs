@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::clock;
-use super::ports::free_address;
+use super::free_address;
 use super::process::{self, Process};
 
 pub(crate) const NGINX: &str = include_str!("../../../src/snippets/nginx.conf");

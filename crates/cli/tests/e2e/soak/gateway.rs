@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::{MINUTES, MORE_DESCRIPTORS, MORE_KIB, MORE_THREADS, Sample, median, sample};
 use crate::gateway::{application, gateway};
 use crate::gateway_applications::admin;
-use crate::harness::ports::free_address;
+use crate::harness::free_address;
 use crate::harness::process::{self, Process};
 use crate::harness::visitor::Visitor;
 use crate::harness::{clock, say};

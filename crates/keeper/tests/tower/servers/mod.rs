@@ -11,6 +11,8 @@ mod grpc;
 mod hyper_server;
 mod limits;
 mod load;
+#[path = "../../../../store/tests/redis/ports.rs"]
+mod ports;
 mod queues;
 mod redis;
 mod reports;

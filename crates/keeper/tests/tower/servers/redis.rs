@@ -7,7 +7,7 @@
 //! ```
 
 use std::env;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -27,6 +27,7 @@ use tokio::time::{sleep, timeout};
 
 use super::axum_server::serve;
 use super::client::Client;
+use super::ports::free_port;
 use super::slow::Slow;
 
 /// A server of the system (Debian), on a port of its own; stopped when dropped.
@@ -50,36 +51,26 @@ impl Redis {
             println!("skipped: redis-server is not installed");
             return None;
         };
-        // Another process may take a port that was free a moment ago: then try another.
-        for _ in 0..20 {
-            let free = TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = free.local_addr().unwrap().port();
-            drop(free);
-            if let Some(child) = Self::run(&program, port).await {
-                let program = program.clone();
-                return Some(Self {
-                    program,
-                    port,
-                    child,
-                });
-            }
-        }
-        panic!("redis-server does not start");
+        let port = free_port();
+        Some(Self {
+            child: Self::run(&program, port).await,
+            program,
+            port,
+        })
     }
 
     /// Runs until it accepts connections, with nothing on disk.
-    async fn run(program: &PathBuf, port: u16) -> Option<Child> {
+    async fn run(program: &PathBuf, port: u16) -> Child {
         let mut command = Command::new(program);
         command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
         command.args(["--save", "", "--appendonly", "no", "--dir", "/tmp"]);
         let mut child = command.stdout(Stdio::null()).spawn().unwrap();
         loop {
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return Some(child);
+                return child;
             }
-            if child.try_wait().unwrap().is_some() {
-                return None;
-            }
+            let ended = child.try_wait().unwrap();
+            assert!(ended.is_none(), "redis-server has ended: {ended:?}");
             sleep(Duration::from_millis(5)).await;
         }
     }
@@ -90,8 +81,7 @@ impl Redis {
     }
 
     pub(crate) async fn start_again(&mut self) {
-        let child = Self::run(&self.program, self.port).await;
-        self.child = child.expect("the port is still free");
+        self.child = Self::run(&self.program, self.port).await;
     }
 
     pub(crate) fn url(&self) -> String {

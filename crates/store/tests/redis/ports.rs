@@ -11,8 +11,11 @@
 //!
 //! A process claims each port that it hands out until it ends, by a UDP socket, which no server of
 //! the tests has on that address. So test programs that run at once never share a port.
+//!
+//! A port is tried by connecting, never by listening: a program that another test starts meanwhile
+//! has a copy of the listener until it is loaded, and the port is in use for so long.
 
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{mem, process};
 
@@ -32,7 +35,7 @@ pub(crate) fn free_port() -> u16 {
     for _ in 0..COUNT {
         let next = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
         let port = FIRST + u16::try_from(next % u32::from(COUNT)).expect("below the count");
-        let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        let is_free = |port| TcpStream::connect(("127.0.0.1", port)).is_err();
         let Ok(claim) = UdpSocket::bind((CLAIMS, port)) else {
             continue; // of another process
         };
@@ -42,9 +45,4 @@ pub(crate) fn free_port() -> u16 {
         }
     }
     panic!("no port is free from {FIRST} on");
-}
-
-/// The same, as an address.
-pub(crate) fn free_address() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
