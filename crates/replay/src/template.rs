@@ -119,7 +119,13 @@ impl Template {
                 _ if *column == Column::Time && rest.starts_with('[') => {
                     memchr::memchr(b']', rest.as_bytes()).ok_or(WRONG)? + 1
                 }
-                Some(Piece::Text(next)) => end_of_column(rest, next).ok_or(WRONG)?,
+                Some(Piece::Text(next)) => {
+                    // The host of an IPv6 address: `[2001:db8::1]`.
+                    let is_address = *column == Column::Host && rest.starts_with('[');
+                    let start = if is_address { rest.find(']') } else { Some(0) };
+                    let start = start.ok_or(WRONG)?;
+                    start + end_of_column(&rest[start..], next).ok_or(WRONG)?
+                }
                 _ if self.is_open => memchr::memchr(b' ', rest.as_bytes()).unwrap_or(rest.len()),
                 _ => rest.len(),
             };

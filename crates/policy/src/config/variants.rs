@@ -137,6 +137,7 @@ impl<'a> VariantReader<'a> {
         let mut found = findings.finish().into_iter();
         if let Some(error) = found.find(|one| one.severity == Severity::Error) {
             let help = match word_meant(&set, error.code) {
+                Some("") => "\"unlimited\" lets all requests pass, \"blocked\" none".into(),
                 Some(word) => format!("write limit = \"{word}\""),
                 None if set.field == "candidate" && is_unlimited(set.text) => {
                     "leave `candidate` out".to_owned()
@@ -292,13 +293,17 @@ pub(super) fn counts_values(algorithm: &AnyAlgorithm) -> bool {
 pub(super) const WINDOWS: &str =
     "write a period of the calendar, as in limit = \"5/day\", or algorithm = \"fixed-window\"";
 
-/// Returns "unlimited" or "blocked" if one of them was probably meant by a text that is no number.
+/// Returns "unlimited" or "blocked" if one of them was probably meant by a text that is no number;
+/// an empty text if one of them was, and it cannot be said which.
 fn word_meant(set: &SetText<'_>, code: &str) -> Option<&'static str> {
     const BLOCKED: [&str; 6] = ["block", "deny", "denied", "forbidden", "banned", "blocked"];
     if matches!(set.field, "candidate" | "extra") {
         return None;
     }
     let text = set.text.trim().to_ascii_lowercase();
+    if ["off", "none", "disabled"].contains(&&*text) {
+        return Some(""); // the limit, or the key?
+    }
     if is_unlimited(&text) {
         return Some("unlimited");
     }
