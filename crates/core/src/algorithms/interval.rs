@@ -295,6 +295,15 @@ impl Algorithm for Interval {
         self.every == old.every && self.strokes == old.strokes
     }
 
+    /// The strokes that have passed gave back the refills of then.
+    fn rescale(&self, missing: &mut IntervalState, old: &Self, now: Time, _promised: Nanos) {
+        let seen = old.refilled(missing, now);
+        *missing = match seen.permits.min(self.most) {
+            0 => IntervalState::default(),
+            permits => IntervalState { permits, ..seen },
+        };
+    }
+
     fn bound(&self, window: Nanos) -> u64 {
         let Some(after_first) = window.as_nanos().checked_sub(1) else {
             return 0;
@@ -443,6 +452,26 @@ mod tests {
             let decision = limit.decide(&mut state, Time::ZERO, Permits::ONE);
             assert_eq!(decision.remaining, permits(left));
         }
+    }
+
+    #[test]
+    fn strokes_before_a_change_give_back_the_refills_of_then() {
+        let (one, two, few) = (on_grid(10, 1, 0), on_grid(10, 2, 0), on_grid(4, 1, 0));
+        let mut state = IntervalState::default();
+        let _ = one.decide(&mut state, millis(500), permits(10));
+        let left = |limit: Interval, state: &IntervalState, now| {
+            limit
+                .look(state, millis(now), Permits::ZERO)
+                .remaining
+                .get()
+        };
+        two.carry(&mut state, &one, millis(5_500), Nanos::ZERO);
+        assert_eq!((left(two, &state, 5_500), left(two, &state, 6_500)), (5, 7));
+        few.carry(&mut state, &two, millis(5_500), Nanos::ZERO);
+        one.carry(&mut state, &few, millis(5_500), Nanos::ZERO);
+        assert_eq!(left(one, &state, 5_500), 6, "what was cut is forgiven");
+        one.carry(&mut state, &two, millis(9_500), Nanos::ZERO);
+        assert_eq!(state, IntervalState::default());
     }
 
     #[test]
