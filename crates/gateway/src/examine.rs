@@ -7,6 +7,8 @@
 //! * Source: RFC 9112, "HTTP/1.1" (2022), sections 3.2, 5.1 and 6.3; RFC 9113, "HTTP/2" (2022),
 //!   section 8.3.1.
 
+use std::net::Ipv6Addr;
+
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{Method, Version};
@@ -98,10 +100,24 @@ pub fn examine(parts: &mut Parts) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Returns true for characters of a host and a port; a login in front of them is refused.
+/// Returns true for one name or address in brackets, and a port. A login in front of it is refused,
+/// and so is each sign at which some applications end a host (a comma, a second colon) or which
+/// some decode (`%`): limits would see another host than they do.
 fn is_host(text: &[u8]) -> bool {
-    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(byte);
-    text.iter().all(fits)
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=".contains(byte);
+    let Ok(text) = std::str::from_utf8(text) else {
+        return false;
+    };
+    let port = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((address, port)) if address.parse::<Ipv6Addr>().is_ok() => port,
+            _ => return false,
+        },
+        None => text
+            .trim_start_matches(|letter: char| u8::try_from(letter).is_ok_and(|byte| fits(&byte))),
+    };
+    let digits = port.strip_prefix(':').unwrap_or(port);
+    digits.is_empty() || port != digits && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -133,7 +149,21 @@ mod tests {
             (ONE, "/", &[("host", "")], Ok(())),
             (ONE, "/", &[], Err(Malformed::Hosts(0))),
             (ONE, "/", &[host, host], Err(Malformed::Hosts(2))),
+            (ONE, "/", &[("host", "_a-1.example.:80")], Ok(())),
+            (ONE, "/", &[("host", "a.example:")], Ok(())),
+            (ONE, "/", &[("host", "[::ffff:192.0.2.1]")], Ok(())),
             (ONE, "/", &[("host", "a b")], Err(Malformed::Host)),
+            (ONE, "/", &[("host", "a.example::1")], Err(Malformed::Host)),
+            (ONE, "/", &[("host", "a.example:1:1")], Err(Malformed::Host)),
+            (ONE, "/", &[("host", "a.example:x")], Err(Malformed::Host)),
+            (ONE, "/", &[("host", "a.example,x")], Err(Malformed::Host)),
+            (ONE, "/", &[("host", "%61.example")], Err(Malformed::Host)),
+            (ONE, "/", &[("host", "%EF%BD%81.a")], Err(Malformed::Host)),
+            (ONE, "/", &[("host", "[::1")], Err(Malformed::Host)),
+            (ONE, "/", &[("host", "[::1]x")], Err(Malformed::Host)),
+            (ONE, "/", &[("host", "[a.example]")], Err(Malformed::Host)),
+            (ONE, "/", &[("host", "[::1]:1:1")], Err(Malformed::Host)),
+            (TWO, "http://a.example,x/", &[], Err(Malformed::Host)),
             (ONE, "/", &[("host", "a@b")], Err(Malformed::Host)),
             (ONE, "/", &[("host", "a/b")], Err(Malformed::Host)),
             (ONE, "http://u@b.example/", &[host], Err(Malformed::Host)),

@@ -20,7 +20,7 @@
 
 use std::fmt;
 use std::hash::Hasher;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 
@@ -282,10 +282,6 @@ fn host(text: &str) -> Result<Glob, ValueError> {
         let help = "write the host alone, \"api.example.com\", and the path as `path = \"/..\"`";
         return wrong("is not a host name", help);
     }
-    if name.len() != text.trim_end_matches('.').len() {
-        let help = format!("write \"{}\"", String::from_utf8_lossy(name));
-        return wrong("has a port, and hosts are compared without it", &help);
-    }
     if !text.is_ascii() {
         let help = "write the name in its ASCII form: \"xn--...\"";
         return wrong("is not in ASCII, and would match no request", help);
@@ -294,16 +290,23 @@ fn host(text: &str) -> Result<Glob, ValueError> {
         let help = "write \"api.example.com\" or \"*.example.com\"";
         return wrong("is not a host name", help);
     }
+    if name.len() != text.trim_end_matches('.').len() {
+        let help = format!("write \"{}\"", String::from_utf8_lossy(name));
+        return wrong("has a port, and hosts are compared without it", &help);
+    }
     Ok(Glob::new(&name.to_ascii_lowercase()))
 }
 
 /// Returns a host without its port and without the dots at its end: the root's, and those that
-/// some servers take for it.
+/// some servers take for it. A host ends at its first comma or colon, because applications read
+/// `a.example:1:1` and `a.example,b` as `a.example`.
 pub(crate) fn without_port(host: &[u8]) -> &[u8] {
-    let colon = host.iter().rposition(|byte| *byte == b':');
-    let name = match colon {
-        // An IPv6 address has colons of its own, and stands in brackets before a port.
-        Some(at) if !host[..at].contains(&b':') || host[..at].ends_with(b"]") => &host[..at],
+    let is_address = || std::str::from_utf8(host).is_ok_and(|it| it.parse::<Ipv6Addr>().is_ok());
+    // An IPv6 address has colons of its own, and is in brackets before a port.
+    let address = host.iter().position(|byte| *byte == b']').unwrap_or(0);
+    let end = host[address..].iter().position(|byte| b":,".contains(byte));
+    let name = match end {
+        Some(end) if !is_address() => &host[..address + end],
         _ => host,
     };
     let dots = name.iter().rev().take_while(|byte| **byte == b'.').count();
@@ -394,6 +397,10 @@ mod tests {
             ("[::1]:80", "[::1]"),
             ("::1", "::1"),
             ("192.0.2.1:80", "192.0.2.1"),
+            ("example.com::1", "example.com"),
+            ("example.com:1:1", "example.com"),
+            ("example.com,x", "example.com"),
+            ("[::1]:80,[::2]", "[::1]"),
             (":80", ""),
             (".", ""),
             ("", ""),
