@@ -21,13 +21,13 @@
 //! that handler.
 //!
 //! ```text
-//!   server                            `;x`  `#x`  %2F   \    ..        //host/x
-//!   the normal form, in keys           cut   cut   /    /    resolved  /host/x
-//!   Tomcat, Jetty, Spring; Go          cut   -     -    -    resolved  /host/x
-//!   nginx, and what it forwards        -     cut   /    -    resolved  /host/x
-//!   Flask, Django, PHP (WSGI, CGI)     -     cut   /    -    -         /host/x
-//!   Express, Fastify                   -     cut   -    -    -         /host/x
-//!   `new URL(..)`: Hono, Deno, Next    -     cut   -    /    resolved  /x
+//!   server                            `;x`  `#x`  %2F   \  %5C  ..        //host/x
+//!   the normal form                    cut   cut   /    /    /  resolved  /host/x
+//!   Tomcat, Jetty, Spring; Go          cut   -     -    -    -  resolved  /host/x
+//!   nginx, and what it forwards        -     cut   /    -    -  resolved  /host/x
+//!   Flask, Django, PHP (WSGI, CGI)     -     cut   /    -    -  -         /host/x
+//!   Express, Fastify                   -     cut   -    -    -  -         /host/x
+//!   `new URL(..)`: Hono, Deno, Next    -     cut   -    /    -  resolved  /x
 //! ```
 //!
 //! The normal form is a fixed point: normalising it again changes nothing. A path that is
@@ -151,9 +151,16 @@ const RESOLVES_DOTS: u8 = 8;
 const TAKES_A_HOST: u8 = 16;
 /// `#` ends the path.
 const CUTS_THE_FRAGMENT: u8 = 32;
+/// `%5C` separates segments.
+const SPLITS_AT_ESCAPED_BACKSLASHES: u8 = 64;
 
 const NORMAL: PathHandling = PathHandling(
-    CUTS_PARAMETERS | CUTS_THE_FRAGMENT | SPLITS_AT_ESCAPES | SPLITS_AT_BACKSLASHES | RESOLVES_DOTS,
+    CUTS_PARAMETERS
+        | CUTS_THE_FRAGMENT
+        | SPLITS_AT_ESCAPES
+        | SPLITS_AT_BACKSLASHES
+        | SPLITS_AT_ESCAPED_BACKSLASHES
+        | RESOLVES_DOTS,
 );
 const SERVLET: PathHandling = PathHandling(CUTS_PARAMETERS | RESOLVES_DOTS);
 const NGINX: PathHandling = PathHandling(CUTS_THE_FRAGMENT | SPLITS_AT_ESCAPES | RESOLVES_DOTS);
@@ -176,7 +183,7 @@ impl PathHandling {
             [b'/', ..] => Some(1),
             [b'\\', ..] if self.does(SPLITS_AT_BACKSLASHES) => Some(1),
             [b'%', b'2', b'f' | b'F', ..] if self.does(SPLITS_AT_ESCAPES) => Some(3),
-            [b'%', b'5', b'c' | b'C', ..] if self.does(SPLITS_AT_BACKSLASHES) => Some(3),
+            [b'%', b'5', b'c' | b'C', ..] if self.does(SPLITS_AT_ESCAPED_BACKSLASHES) => Some(3),
             _ => None,
         }
     }
@@ -476,6 +483,8 @@ mod tests {
             ("/a%2fb", &["/a/b", "/a%2Fb"]),
             ("/a\\b", &["/a/b", "/a\\b"]),
             ("/a%2f..\\b", &["/b", "/a%2F..\\b", "/a/..\\b", "/a%2F../b"]),
+            ("/a%5cb", &["/a/b", "/a\\b"]),
+            ("/a%5cb\\../c", &["/a/c", "/a\\b\\../c", "/c"]),
             // A host, and a fragment.
             ("//host/login", &["/host/login", "/login"]),
             ("///host", &["/host", "/"]),
