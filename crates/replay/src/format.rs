@@ -1,9 +1,11 @@
 //! Format: the form of the lines of a log, named by the user or found from the first lines.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
 use jiff::tz::TimeZone;
+use ratekeeper_policy::ClientIp;
 
 use crate::json_lines::JsonFields;
 use crate::record::{Batch, Row, RowWriter, SkipReason, Stamp};
@@ -75,6 +77,11 @@ const NAMED: &[(&str, &str)] = &[
         "%h %l %u [%t] \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\"",
     ),
     ("common", "%h %l %u [%t] \"%r\" %>s %b"),
+    // Of Apache, with the host and port of the server first.
+    (
+        "vhost_combined",
+        "%v:%p %h %l %u [%t] \"%r\" %>s %O \"%{Referer}i\" \"%{User-Agent}i\"",
+    ),
 ];
 
 impl LogFormat {
@@ -112,7 +119,7 @@ impl LogFormat {
         let mut times = TimeReader::new(TimeZone::UTC);
         let read = |line: &str, row: RowWriter<'_>| self.read(line, row).ok();
         let batch = Batch::read(lines.join("\n"), &mut times, read);
-        if self.name == COMBINED_XFF && !batch.lists_addresses("x-forwarded-for") {
+        if self.name == COMBINED_XFF && !lists_addresses(&batch) {
             return 0;
         }
         batch.rows.len()
@@ -124,10 +131,10 @@ impl LogFormat {
             Lines::Json(fields) => (fields.read(line, &mut row), fields.stamp),
             Lines::Text(template) => (template.read(line, &mut row), template.stamp),
         };
-        // The line may have come by syslog: `Feb  6 12:14:14 host haproxy[14389]: ..`.
+        // The line may have come by syslog: `Feb  6 12:14:14 host haproxy[14389]: ..`, `.. nginx: ..`.
         if read.is_err()
             && let Lines::Text(template) = &self.lines
-            && let Some((_, rest)) = line.split_once("]: ")
+            && let Some((_, rest)) = line.split_once(": ")
         {
             row.clear();
             read = template.read(rest, &mut row);
@@ -148,6 +155,19 @@ impl LogFormat {
             Stamp::Unknown => "its times are starts or ends of requests, as the program wrote them",
         }
     }
+}
+
+/// Returns true if the engine finds an address in most values of `x-forwarded-for`.
+fn lists_addresses(batch: &Batch) -> bool {
+    let peer = IpAddr::from(Ipv4Addr::LOCALHOST);
+    let source = ClientIp {
+        trusted_proxies: vec![peer.into()],
+        ..ClientIp::default()
+    };
+    let lists = batch.named().filter(|(name, _)| *name == source.header);
+    let (wrong, right): (Vec<_>, Vec<_>) =
+        lists.partition(|(name, list)| source.is_unreadable(peer, &[(name, list.as_bytes())]));
+    wrong.len() <= right.len()
 }
 
 impl FromStr for LogFormat {

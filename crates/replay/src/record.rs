@@ -5,7 +5,6 @@
 //!          |client|             |  |target                            spans of a row
 //! ```
 
-use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -121,6 +120,8 @@ pub(crate) struct RowWriter<'a> {
     row: Row,
     first_field: usize,
     has_time: bool,
+    /// True if the line has the column of a request, perhaps an empty one.
+    has_request: bool,
 }
 
 impl RowWriter<'_> {
@@ -155,6 +156,7 @@ impl RowWriter<'_> {
 
     /// Sets the value of a column. The first of two values stays.
     pub(crate) fn put(&mut self, column: &Column, value: &str) -> Result<(), SkipReason> {
+        self.has_request |= *column == Column::Request;
         if matches!(value, "" | "-") {
             return if *column == Column::Time {
                 Err(SkipReason::WrongTime)
@@ -225,12 +227,14 @@ impl RowWriter<'_> {
         self.fields.truncate(self.first_field);
         self.row = Row::default();
         self.has_time = false;
+        self.has_request = false;
     }
 
-    /// Returns true if the line has a method or a target.
+    /// Returns true if the line has a method, a target, or the status of a request without them.
     pub(crate) fn has_request(&self) -> bool {
         let row = &self.row;
-        row.method != Span::default() || row.target != Span::default()
+        let has_text = row.method != Span::default() || row.target != Span::default();
+        has_text || self.has_request && row.status.is_some()
     }
 
     /// Returns the row, at the start of its request.
@@ -290,6 +294,7 @@ impl Batch {
                 times,
                 row: Row::default(),
                 has_time: false,
+                has_request: false,
             };
             rows.extend(read(line, row));
         }
@@ -308,14 +313,11 @@ impl Batch {
         self.text.capacity() + rows + self.fields.len() * size_of::<NamedValue>()
     }
 
-    /// Returns true if each value of this header begins as a list of addresses does.
-    pub(crate) fn lists_addresses(&self, header: &str) -> bool {
-        let mut fields = self.fields.iter();
-        fields.all(|field| {
-            let first = field.value.of_text(&self.text).split(',').next();
-            field.name.of_text(&self.text) != header
-                || first.is_some_and(|first| first.trim().parse::<IpAddr>().is_ok())
-        })
+    /// Returns the names and values of all headers, cookies and attributes.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&str, &str)> {
+        let text = |span: Span| span.of_text(&self.text);
+        let fields = self.fields.iter();
+        fields.map(move |field| (text(field.name), text(field.value)))
     }
 }
 

@@ -11,6 +11,8 @@
 //!
 //! In a column between quotes, a quote after a backslash does not end it.
 
+use std::net::IpAddr;
+
 use crate::record::{Column, FieldKind, RowWriter, SkipReason, Stamp};
 use crate::timestamp::{MICRO, MILLI, SECOND};
 
@@ -131,7 +133,9 @@ impl Template {
             };
             let value;
             (value, rest) = rest.split_at(length);
-            if !column.takes(value) {
+            let is_wrong = !column.takes(value)
+                || self.is_open && *column == Column::Client && has_prefix(value, rest);
+            if is_wrong {
                 return Err(WRONG);
             }
             row.put(
@@ -156,15 +160,31 @@ impl Column {
         let is_number = || value.bytes().all(|byte| byte.is_ascii_digit());
         match self {
             Self::Client | Self::ClientPort => {
-                !value.is_empty() && memchr::memchr(b' ', value.as_bytes()).is_none()
+                let is_part = |byte: u8| byte > b' ' && byte != b',';
+                !value.is_empty() && value.bytes().all(is_part)
             }
-            Self::Status => value == "-" || (1..=3).contains(&value.len()) && is_number(),
+            // HAProxy writes -1 if the client has gone.
+            Self::Status => {
+                matches!(value, "-" | "-1") || (1..=3).contains(&value.len()) && is_number()
+            }
             Self::Duration(_) => {
                 value.starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c))
             }
             _ => true,
         }
     }
+}
+
+/// Returns true if `client` is no address, and `rest`, which begins with ` - - [`, has an address or
+/// more than two words: the line has words in front of its client.
+fn has_prefix(client: &str, rest: &str) -> bool {
+    let is_address = |text: &str| text.parse::<IpAddr>().is_ok();
+    if rest.starts_with(" - - [") || is_address(client) {
+        return false;
+    }
+    let before = rest.split_once(" [").map_or(rest, |(before, _)| before);
+    let mut words = before.split(' ').skip(1);
+    words.any(is_address) || before.split(' ').count() > 3
 }
 
 /// Returns the length of a column before `next`. Before a quote, characters after a backslash do

@@ -138,7 +138,8 @@ impl LogSession<'_> {
         let failure = Failure::new(error);
         match error {
             LogError::UnknownFormat { .. } => failure.hint(
-                "name the format: --format '$remote_addr [$time_local] \"$request\" $status', or for \
+                "name the format, with a variable for each word in front of the address: \
+                 --format '$host $remote_addr - - [$time_local] \"$request\" $status $rest', or for \
                  JSON lines --format 'json time=FIELD client=FIELD path=FIELD'",
             ),
             LogError::Waiting(_) => {

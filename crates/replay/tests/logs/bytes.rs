@@ -12,6 +12,7 @@ const FORMATS: &[&str] = &[
     "common",
     "combined",
     "combined with x-forwarded-for",
+    "vhost_combined",
     "caddy",
     "haproxy",
     "envoy",

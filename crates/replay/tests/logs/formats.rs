@@ -63,6 +63,21 @@ fn each_format_is_found_from_its_lines() {
             "1548116774000 192.0.2.1:4000 GET /? h 200 12",
         ),
         (
+            r#"{"time":"2019-01-22T00:26:14Z","remote_addr":"192.0.2.1","request":"","status":400}"#,
+            "json",
+            "1548116774000 192.0.2.1  ?  400 0",
+        ),
+        (
+            r#"{"time":"2019-01-22T00:26:14Z","remote_addr":"192.0.2.1","request":"\u0016\u0003","status":400}"#,
+            "json",
+            "1548116774000 192.0.2.1  ?  400 0",
+        ),
+        (
+            r#"10.0.1.2:33317 [22/Jan/2019:00:26:14.655] in b/s 10/0/30/-1/109 -1 0 - - CC-- 1/1/1/1/0 0/0 "GET / HTTP/1.1""#,
+            "haproxy",
+            "1548116774655 10.0.1.2 GET /?  0 109",
+        ),
+        (
             r#"{"timestamp":"2019-01-22T00:26:14.200Z","level":"INFO","event":"decision.denied","limit":"login","key":"ip=~5f1c","method":"POST","path":"/login"}"#,
             "json",
             "1548116774200  POST /login?  0 0",
@@ -80,6 +95,91 @@ fn each_format_is_found_from_its_lines() {
             (found, &*records),
             (format, &[format!("+ {expected}")][..]),
             "{line}"
+        );
+    }
+}
+
+/// The words in front of a line are never its client, unless a format says so.
+#[test]
+fn words_in_front_of_a_line_are_no_client() {
+    let common = r#"192.0.2.1 - - [22/Jan/2019:00:26:14 +0000] "GET / HTTP/1.1" 200 5"#;
+    let combined = format!(r#"{common} "-" "curl""#);
+    let read_as = |content: &str, options: &LogOptions| {
+        let read = read(content.as_bytes(), options).map_err(|why| why.to_string());
+        read.map(|(report, records)| (report.files.concat(), records))
+    };
+    for (line, format, client) in [
+        (
+            format!("h.example:443 {combined}"),
+            "vhost_combined",
+            "192.0.2.1 GET /? h.example 200",
+        ),
+        (
+            format!("[::1]:443 {combined}"),
+            "vhost_combined",
+            "192.0.2.1 GET /? [::1] 200",
+        ),
+        (
+            format!("Jan 22 03:56:14 web1 nginx: {common}"),
+            "common",
+            "192.0.2.1 GET /?  200",
+        ),
+        (
+            common.replace("- -", "- Ann Lee"),
+            "common",
+            "192.0.2.1 GET /?  200",
+        ),
+        (
+            common.replace("192.0.2.1 - -", "h.example - ann"),
+            "common",
+            "h.example GET /?  200",
+        ),
+    ] {
+        let (files, records) = read_as(&line, &LogOptions::default()).unwrap();
+        assert!(
+            files.contains(&format!("format {format};")),
+            "{line}: {files}"
+        );
+        assert_eq!(records, [format!("+ 1548116774000 {client} 0")], "{line}");
+    }
+    for prefix in [
+        "h.example ",
+        "web-1  | ",
+        "10.9.8.7, ",
+        "10.9.8.7,",
+        "2019-01-22T00:26:14.001Z stdout F ",
+        "\0\0",
+    ] {
+        let error = read_as(&format!("{prefix}{common}"), &LogOptions::default());
+        assert!(error.unwrap_err().contains("no known format"), "{prefix}");
+    }
+    let options =
+        with_format("$service  | $remote_addr - - [$time_local] \"$request\" $status $rest");
+    let (_, records) = read_as(&format!("web-1  | {common}"), &options).unwrap();
+    assert_eq!(records, ["+ 1548116774000 192.0.2.1 GET /?  200 0"]);
+}
+
+#[test]
+fn one_odd_value_does_not_hide_the_forwarded_addresses() {
+    let line = |forwarded: &str| {
+        format!(
+            "192.0.2.1 - - [22/Jan/2019:00:26:14 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"curl\" \
+             \"{forwarded}\"\n"
+        )
+    };
+    for (values, format) in [
+        (
+            ["203.0.113.1:511", "unknown", "::1, [::1]:80"],
+            "combined with x-forwarded-for",
+        ),
+        (["203.0.113.1", "0.12", "a.example"], "combined"),
+    ] {
+        let content: String = values.into_iter().map(line).collect();
+        let (report, _) = read(content.as_bytes(), &LogOptions::default()).unwrap();
+        assert!(
+            report.files[0].contains(&format!("format {format};")),
+            "{:?}",
+            report.files
         );
     }
 }
