@@ -64,6 +64,8 @@ pub struct ReplayedLimit {
     pub mode: &'static str,
     #[serde(flatten)]
     pub counts: CountsReport,
+    /// The refused requests without those of shadow mode, or of keys outside `percent`.
+    pub enforced: u64,
     pub key_missing: u64,
     pub first_refused: Option<String>,
     pub worst: Vec<KeyReport>,
@@ -166,6 +168,7 @@ impl ReplayedLimit {
             limit: rule.text.clone(),
             mode: rule.mode.word(),
             counts: CountsReport::new(&limit.counts, zone),
+            enforced: limit.enforced,
             key_missing: limit.key_missing,
             first_refused: limit.first_refused.map(|at| moment(at, zone)),
             worst: worst.collect(),
@@ -191,10 +194,11 @@ pub(crate) fn describe_key(rule: &Rule, key: Key<'_>, replay: &Replay) -> String
             format!("{part}={}", name.unwrap_or(&value))
         })
         .collect();
-    if words.is_empty() {
-        "all requests".into()
-    } else {
-        words.join(" ")
+    match (words.is_empty(), rule.key_parts().next()) {
+        (true, None) => "all requests".into(),
+        // Nothing was counted: the engine refuses without a key.
+        (true, Some(_)) => "keys that are blocked or missing".into(),
+        _ => words.join(" "),
     }
 }
 

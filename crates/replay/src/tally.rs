@@ -94,6 +94,8 @@ impl RequestCounts {
 #[derive(Debug, Default)]
 pub(crate) struct LimitTally {
     pub(crate) counts: RequestCounts,
+    /// Requests that it refused, without those that it would have refused in shadow mode.
+    pub(crate) enforced: u64,
     /// Requests for which a part of the key was missing.
     pub(crate) key_missing: u64,
     pub(crate) first_refused: Option<u64>,
@@ -142,6 +144,7 @@ impl ReplayTally {
 
 impl LimitTally {
     fn add(&mut self, at: u64, client: Option<usize>, outcome: &Outcome<'_>) {
+        self.enforced += u64::from(outcome.refuses());
         let refused = outcome.refuses() || outcome.shadow_denies();
         self.counts.add(at, client, refused.into());
         self.key_missing += u64::from(outcome.key_missing);

@@ -75,18 +75,18 @@ pub(crate) fn alone(policy: &Policy, limit: &str, change: impl Fn(&mut Rule)) ->
 /// stay, or in its quota. `None` if the limit cannot have it.
 fn with_number(source: &PolicySource, policy: &Policy, rule: &Rule, number: u64) -> Option<Policy> {
     let limit = &*rule.limit.name;
-    let written = format!("\"{}\"", rule.text);
     let start = source
         .text
         .split_inclusive('\n')
         .take(rule.line.saturating_sub(1));
     let (before, after) = source.text.split_at(start.map(str::len).sum());
     let (own, _) = after.split_once("\n[[").unwrap_or((after, ""));
-    // A plan or a candidate may have the same text: another place changes another number.
-    for (at, _) in own.match_indices(&written) {
-        let rest = after[at + 1..].trim_start_matches(|c: char| c.is_ascii_digit());
+    // A plan or a candidate may have the same text, in quotes of any kind: another place changes
+    // another number.
+    for (at, _) in own.match_indices(&rule.text) {
+        let rest = after[at..].trim_start_matches(|c: char| c.is_ascii_digit());
         let source = PolicySource {
-            text: format!("{before}{}\"{number}{rest}", &after[..at]),
+            text: format!("{before}{}{number}{rest}", &after[..at]),
             ..source.clone()
         };
         let policy = source.parse(ORIGIN).ok()?.policy;
@@ -97,6 +97,7 @@ fn with_number(source: &PolicySource, policy: &Policy, rule: &Rule, number: u64)
             return Some(alone(&policy, limit, |_| {}));
         }
     }
+    rule.keeps_to?; // a quota has no calendar
     let quota = Quota::new(Permits::new(number), rule.window?).ok()?;
     let algorithm = rule.limit.algorithm.with_quota(quota, ORIGIN).ok()?;
     Some(alone(policy, limit, |rule| {
@@ -236,14 +237,21 @@ impl Choice {
     }
 
     pub(crate) fn sentence(&self) -> String {
+        let others = if self.has_variants {
+            "; keys with a plan or an override keep the numbers of those"
+        } else {
+            ""
+        };
         let Some((least, (_, hit))) = self
             .least(SHARE)
             .and_then(|least| self.points.get_key_value(&least))
         else {
-            return "each number that was tried touches more than 0.1 % of clients".into();
+            return format!(
+                "each number that was tried touches more than 0.1 % of clients{others}"
+            );
         };
         format!(
-            "{}{} is the smallest number that touches at most 0.1 % of clients: {} of {}{}",
+            "{}{} is the smallest number that touches at most 0.1 % of clients: {} of {}{others}",
             if self.is_exact {
                 ""
             } else {
@@ -252,11 +260,6 @@ impl Choice {
             self.with(*least),
             words::count(*hit),
             words::count(self.clients),
-            if self.has_variants {
-                "; keys with a plan or an override keep the numbers of those"
-            } else {
-                ""
-            },
         )
     }
 

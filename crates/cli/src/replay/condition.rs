@@ -17,11 +17,39 @@ pub(crate) struct Condition {
     most: Amount,
 }
 
+/// A decimal number: `digits / scale`, in percent of all or alone.
 #[derive(Clone, Copy, Debug)]
-enum Amount {
-    /// A share of all.
-    Percent(f64),
-    Count(f64),
+struct Amount {
+    digits: u128,
+    scale: u128,
+    is_percent: bool,
+}
+
+impl Amount {
+    /// Maximum number of digits, so that products with counts fit into 128 bits.
+    const DIGITS: usize = 15;
+
+    fn parse(text: &str) -> Option<Self> {
+        let number = text.strip_suffix('%').unwrap_or(text).trim();
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let digits = format!("{whole}{fraction}");
+        let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+        (is_number && digits.len() <= Self::DIGITS).then_some(Self {
+            digits: digits.parse().ok()?,
+            scale: 10_u128.pow(u32::try_from(fraction.len()).ok()?),
+            is_percent: text.ends_with('%'),
+        })
+    }
+
+    /// Returns true if `part` of `all` is more.
+    fn is_below(self, [part, all]: [u64; 2]) -> bool {
+        let [hundred, all] = if self.is_percent {
+            [100, u128::from(all)]
+        } else {
+            [1, 1]
+        };
+        u128::from(part) * hundred * self.scale > self.digits * all
+    }
 }
 
 /// Returns a count of a report, and that of which it is a part.
@@ -46,17 +74,11 @@ impl FromStr for Condition {
             "clients" => |counts| [counts.clients_hit, counts.clients],
             _ => return Err(wrong()),
         };
-        let (number, amount): (_, fn(f64) -> Amount) = match most.trim().strip_suffix('%') {
-            Some(percent) => (percent, Amount::Percent),
-            None => (most, Amount::Count),
-        };
-        let number = number.trim().parse::<f64>().ok();
-        let number = number.filter(|number| number.is_finite() && *number >= 0.0);
         Ok(Self {
             text: condition.into(),
             limit,
             figure,
-            most: amount(number.ok_or_else(wrong)?),
+            most: Amount::parse(most.trim()).ok_or_else(wrong)?,
         })
     }
 }
@@ -79,13 +101,7 @@ impl Condition {
                 limit.map(|limit| &limit.counts)
             }
         };
-        counts.is_some_and(|counts| {
-            let [part, all] = (self.figure)(counts).map(|count| count as f64);
-            match self.most {
-                Amount::Percent(most) => part * 100.0 > most * all,
-                Amount::Count(most) => part > most,
-            }
-        })
+        counts.is_some_and(|counts| self.most.is_below((self.figure)(counts)))
     }
 }
 
@@ -111,8 +127,27 @@ mod tests {
             "hits > 1",
             "refused > -1",
             "refused > x%",
+            "refused > %",
+            "refused > 1e3",
+            "refused > 0.0000000000000001",
         ] {
             assert!(text.parse::<Condition>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_exact() {
+        for (most, counts, is_below) in [
+            ("0.57%", [57, 10_000], false),
+            ("1.14%", [57, 5_000], false),
+            ("1.14 %", [58, 5_000], true),
+            ("0%", [0, 0], false),
+            ("57", [57, 0], false),
+            ("56.9", [57, 0], true),
+            ("99999999999999.9%", [u64::MAX, u64::MAX], false),
+        ] {
+            let most = Amount::parse(most).expect(most);
+            assert_eq!(most.is_below(counts), is_below, "{most:?}");
         }
     }
 }

@@ -69,7 +69,7 @@ fn limit(limit: &ReplayedLimit, html: &mut String) {
         "<section><h2>{}: {}</h2><p>It {}.{first}</p>",
         escaped(&limit.name),
         escaped(&limit.limit),
-        sentence(limit.mode, &limit.counts)
+        sentence(limit)
     );
     if limit.counts.refused > 0 {
         html.push_str(&bars(

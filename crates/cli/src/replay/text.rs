@@ -21,9 +21,9 @@ pub(crate) fn write(report: &ReplayReport, output: &mut Output) -> Result<()> {
         output.line("")?;
         self::limit(limit, output)?;
     }
-    if report.limits.len() > 1 {
-        let all = sentence("enforce", &report.all);
-        output.line(format!("\nall limits: {all}"))?;
+    let differs = |limit: &ReplayedLimit| limit.counts.refused != report.all.refused;
+    if report.limits.len() > 1 || report.limits.iter().any(differs) {
+        output.line(format!("\nall limits: refused {}", of_all(&report.all)))?;
     }
     Ok(())
 }
@@ -73,15 +73,23 @@ pub(crate) fn share(part: u64, all: u64) -> String {
     format!("{} ({percent:.digits$} %)", words::count(part))
 }
 
-/// Returns the counts of a limit with that mode in one sentence.
-pub(crate) fn sentence(mode: &str, counts: &CountsReport) -> String {
+/// Returns what a limit refused, or would refuse, in one sentence.
+pub(crate) fn sentence(limit: &ReplayedLimit) -> String {
+    let all = of_all(&limit.counts);
+    match limit.enforced {
+        _ if limit.mode == "off" => "decided nothing, because it is off".into(),
+        enforced if enforced == limit.counts.refused && limit.mode != "shadow" => {
+            format!("refused {all}")
+        }
+        0 => format!("would refuse {all}"),
+        enforced => format!("would refuse {all}; it refused {}", words::count(enforced)),
+    }
+}
+
+/// Returns the refused requests and the clients hit: `3 (1.00 %) of 300 requests, ..`.
+fn of_all(counts: &CountsReport) -> String {
     format!(
-        "{} {} of {} requests, {} of {} clients",
-        if mode == "shadow" {
-            "would refuse"
-        } else {
-            "refused"
-        },
+        "{} of {} requests, {} of {} clients",
         share(counts.refused, counts.requests),
         words::count(counts.requests),
         share(counts.clients_hit, counts.clients),
@@ -105,7 +113,7 @@ pub(crate) fn worst_keys(limit: &ReplayedLimit) -> TextTable {
 
 fn limit(limit: &ReplayedLimit, output: &mut Output) -> Result<()> {
     let style = if limit.counts.refused > 0 { BAD } else { GOOD };
-    let sentence = paint(style, &sentence(limit.mode, &limit.counts));
+    let sentence = paint(style, &sentence(limit));
     let name = paint(NAME, &limit.name);
     output.line(format!("{name} {}: {sentence}", limit.limit))?;
     let Some(first) = &limit.first_refused else {

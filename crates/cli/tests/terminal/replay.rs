@@ -70,6 +70,65 @@ fn a_number_is_chosen() {
     ]));
 }
 
+fn stdout(desk: &Desk, arguments: &[&str]) -> String {
+    String::from_utf8_lossy(&desk.run(arguments).stdout).into_owned()
+}
+
+/// A day of Tokyo ends between the two requests.
+#[test]
+fn a_number_is_chosen_in_quotes_of_any_kind() {
+    let line =
+        |hour| format!("192.0.2.1 - - [22/Jan/2019:{hour}:30:00 +0000] \"GET / HTTP/1.1\" 200 5\n");
+    for (written, chosen) in [
+        ("\"1/day\"", "1/day is"),
+        ("'1/day'", "1/day is"),
+        ("\"\"\"\n1/day\"\"\"", "1/day is"),
+        ("'1/month'", "2/month is"),
+    ] {
+        let policy = LIMIT.replace("\"3/1m\"\nalgorithm = \"fixed-window\"", written);
+        let desk = Desk::new()
+            .with(
+                "tokyo.toml",
+                policy.replace("[[", "timezone = \"Asia/Tokyo\"\n[["),
+            )
+            .with("access.log", line(14) + &line(15));
+        let chosen_line = stdout(
+            &desk,
+            &["replay", "tokyo.toml", "access.log", "--choose", "per-ip"],
+        );
+        assert!(
+            chosen_line.contains(&format!("\n{chosen} the smallest")),
+            "{written}: {chosen_line}"
+        );
+    }
+}
+
+#[test]
+fn what_is_refused_and_what_would_be_are_told_apart() {
+    let blocked =
+        "[[override]]\nlimit = \"per-ip\"\nkey = { ip = \"192.0.2.8\" }\nset = \"blocked\"\n";
+    for (more, words) in [
+        (
+            "percent = 0\n",
+            "per-ip 3/1m: would refuse 60 (41.7 %) of 144 requests",
+        ),
+        (
+            "percent = 0\n",
+            "\nall limits: refused 0 (0.0 %) of 144 requests",
+        ),
+        ("percent = 50\n", "; it refused "),
+        (
+            "mode = \"off\"\n",
+            "per-ip 3/1m: decided nothing, because it is off",
+        ),
+        (blocked, "  keys that are blocked or missing"),
+    ] {
+        let desk = desk().with("more.toml", format!("{LIMIT}{more}"));
+        let report = stdout(&desk, &["replay", "more.toml", "access.log"]);
+        assert!(report.contains(words), "{words}: {report}");
+    }
+}
+
 /// A plan whose number has the text of the limit's own, and an override, are not changed.
 #[test]
 fn a_number_is_chosen_beside_plans_and_overrides() {
@@ -79,8 +138,10 @@ fn a_number_is_chosen_beside_plans_and_overrides() {
     ) + "[plan]\nfrom = \"header:user-agent\"\ndefault = \"free\"\n\
          [[override]]\nlimit = \"per-ip\"\nkey = { ip = \"192.0.2.8\" }\nset = \"8/1m\"\n";
     let desk = desk().with("plans.toml", policy);
-    let output = desk.run(&["replay", "plans.toml", "access.log", "--choose", "per-ip"]);
-    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    let output = stdout(
+        &desk,
+        &["replay", "plans.toml", "access.log", "--choose", "per-ip"],
+    );
     let sentence = "7/1m is the smallest number that touches at most 0.1 % of clients: 0 of 8; \
                     keys with a plan or an override keep the numbers of those\n";
     assert!(output.ends_with(sentence), "{output}");
