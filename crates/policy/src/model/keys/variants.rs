@@ -130,6 +130,11 @@ impl Variants {
         &self.numbers
     }
 
+    /// Returns the variants, to give them other algorithms.
+    pub fn numbers_mut(&mut self) -> &mut [Variant] {
+        &mut self.numbers
+    }
+
     /// Returns the variants of one set of numbers, of which the first has that index: one, or one
     /// for each day of the month.
     pub fn of_allowance(&self, first: u32) -> impl Iterator<Item = &Variant> {
