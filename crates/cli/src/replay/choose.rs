@@ -14,11 +14,12 @@ use std::collections::BTreeMap;
 use ratekeeper_core::{Nanos, Permits, Quota};
 use ratekeeper_policy::{Policy, Rule, RuleMode};
 use ratekeeper_replay::ORIGIN;
+use ratekeeper_replay::report::ReplayReport;
 use serde_json::{Value, json};
 
 use super::session::{LogSession, decide};
 use super::table::TextTable;
-use super::text::share;
+use super::text::{share, write_log};
 use crate::output::{GOOD, paint};
 use crate::source::PolicySource;
 use crate::{Failure, Output, Result, limits, words};
@@ -52,6 +53,8 @@ pub(crate) struct Choice {
     has_variants: bool,
     /// False if the log could not be read again, so that a smaller number may do.
     is_exact: bool,
+    /// The log by the first number of the last pass.
+    report: Option<ReplayReport>,
 }
 
 /// Returns the policy with one rule changed and enforced, and all other limits off.
@@ -124,6 +127,7 @@ pub(crate) fn choose(
         clients: 0,
         has_variants: !rule.variants.is_empty(),
         is_exact: false,
+        report: None,
     };
     let mut numbers = first_numbers(choice.number);
     while !numbers.is_empty() {
@@ -133,7 +137,8 @@ pub(crate) fn choose(
         if tried.is_empty() {
             break;
         }
-        let (_, replays) = session.read(policies, output, decide)?;
+        let (log, replays) = session.read(policies, output, decide)?;
+        choice.report = replays.first().map(|replay| session.report(&log, replay));
         for (number, replay) in tried.into_iter().zip(&replays) {
             choice.requests = replay.decided();
             choice
@@ -224,7 +229,11 @@ impl Choice {
         let points = self.points.iter().map(|(number, (refused, hit))| {
             json!({"number": number, "refused": refused, "clients_hit": hit})
         });
+        let report = self.report.as_ref();
         json!({
+            "lines": report.map(|report| report.lines),
+            "skipped": report.map(|report| report.skipped),
+            "notes": report.map(|report| &report.notes),
             "limit": self.limit,
             "text": self.text,
             "requests": self.requests,
@@ -276,8 +285,10 @@ impl Choice {
     }
 
     pub(crate) fn write(&self, output: &mut Output) -> Result<()> {
-        let counts = [self.requests, self.clients].map(words::count);
-        let [requests, clients] = counts;
+        if let Some(report) = &self.report {
+            write_log(report, output)?;
+        }
+        let [requests, clients] = [self.requests, self.clients].map(words::count);
         output.line(format!(
             "{} {}: {requests} requests, {clients} clients",
             self.limit, self.text
@@ -329,6 +340,7 @@ mod tests {
             clients: 1_000,
             has_variants: false,
             is_exact: true,
+            report: None,
         }
     }
 

@@ -1,15 +1,16 @@
 //! Compare: `--compare`, one limit by each algorithm, beside the exact sliding log.
 
-use ratekeeper_core::{AnyAlgorithm, Permits, Quota};
-use ratekeeper_lab::compared;
+use ratekeeper_core::{AnyAlgorithm, Nanos, Permits, Quota};
+use ratekeeper_lab::compared::{self, Compared};
 use ratekeeper_policy::Policy;
+use ratekeeper_replay::report::ReplayReport;
 use ratekeeper_replay::{ORIGIN, Record, Replay};
 use serde::Serialize;
 
 use super::choose::alone;
 use super::session::LogSession;
 use super::table::TextTable;
-use super::text::share;
+use super::text::{share, write_log};
 use crate::{Failure, Output, Result, limits, words};
 
 /// The exact sliding log, with which the others are compared.
@@ -33,6 +34,16 @@ pub(crate) struct Comparison {
     requests: u64,
     clients: u64,
     algorithms: Vec<ComparedAlgorithm>,
+    /// The log by the first algorithm.
+    report: ReplayReport,
+}
+
+/// Returns a limit of these numbers; `None` if the algorithm cannot count them.
+fn built(by: &Compared, permits: Permits, window: Option<Nanos>) -> Option<AnyAlgorithm> {
+    let quota = Quota::new(permits, window?).ok()?;
+    by.build(quota, ORIGIN)
+        .ok()
+        .filter(|_| permits > Permits::ZERO)
 }
 
 /// Decides the log by each algorithm.
@@ -43,30 +54,35 @@ pub(crate) fn compare(
     output: &mut Output,
 ) -> Result<Comparison> {
     let rule = limits::named(policy, limit)?;
-    let quota = rule
-        .window
-        .and_then(|window| Quota::new(rule.quota, window).ok());
-    let quota = quota.filter(|quota| quota.permits() > Permits::ZERO);
-    let mut built: Vec<(&'static str, AnyAlgorithm)> = compared::ALL
+    let mut algorithms: Vec<(&Compared, AnyAlgorithm)> = compared::ALL
         .iter()
-        .filter_map(|algorithm| Some((algorithm.name, algorithm.build(quota?, ORIGIN).ok()?)))
+        .filter_map(|by| Some((by, built(by, rule.quota, rule.window)?)))
         .collect();
-    built.sort_by_key(|(name, _)| *name != EXACT); // stable: the others keep their order
-    if built.first().is_none_or(|(name, _)| *name != EXACT) {
+    algorithms.sort_by_key(|(by, _)| by.name != EXACT); // stable: the others keep their order
+    if algorithms.first().is_none_or(|(by, _)| by.name != EXACT) {
         return Err(Failure::new(format!(
             "a sliding log cannot count `{}`, so there is nothing to compare with",
             rule.text
         ))
         .hint("name a limit with a number and a period, such as \"100/1m\""));
     }
-    let policies = built.iter().map(|(_, algorithm)| {
+    let variants = rule.variants.numbers();
+    let is_kept = variants.iter().any(|variant| {
+        let mut algorithms = algorithms.iter();
+        algorithms.any(|(by, _)| built(by, variant.quota, variant.window).is_none())
+    });
+    let policies = algorithms.iter().map(|(by, algorithm)| {
         alone(policy, limit, |rule| {
             rule.limit.algorithm = algorithm.clone();
+            for variant in rule.variants.numbers_mut() {
+                let other = built(by, variant.quota, variant.window);
+                variant.limit.algorithm = other.unwrap_or(variant.limit.algorithm.clone());
+            }
         })
     });
     let policies: Vec<Policy> = policies.collect();
-    let mut different = vec![0; built.len()];
-    let (_, replays) = session.read(
+    let mut different = vec![0; algorithms.len()];
+    let (log, replays) = session.read(
         policies,
         output,
         |replays: &mut [Replay], record: &Record| {
@@ -77,9 +93,16 @@ pub(crate) fn compare(
             });
         },
     )?;
-    let rows = built.iter().zip(&replays).zip(different);
-    let rows = rows.map(|(((name, _), replay), different)| ComparedAlgorithm {
-        algorithm: name,
+    let mut report = session.report(&log, &replays[0]);
+    if is_kept {
+        report.notes.push(format!(
+            "limit {limit}: keys with a plan or an override whose numbers an algorithm cannot count keep \
+             the policy's algorithm"
+        ));
+    }
+    let rows = algorithms.iter().zip(&replays).zip(different);
+    let rows = rows.map(|(((by, _), replay), different)| ComparedAlgorithm {
+        algorithm: by.name,
         refused: replay.refused(),
         clients_hit: replay.clients().1,
         decided_differently: different,
@@ -90,11 +113,13 @@ pub(crate) fn compare(
         requests: replays.first().map_or(0, Replay::decided),
         clients: replays.first().map_or(0, |replay| replay.clients().0),
         algorithms: rows.collect(),
+        report,
     })
 }
 
 impl Comparison {
     pub(crate) fn write(&self, output: &mut Output) -> Result<()> {
+        write_log(&self.report, output)?;
         let [requests, clients] = [self.requests, self.clients].map(words::count);
         output.line(format!(
             "{}: {requests} requests, {clients} clients",

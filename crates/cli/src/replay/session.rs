@@ -115,7 +115,7 @@ impl LogSession<'_> {
         Ok(self.report(&log, &replays[0]))
     }
 
-    fn report(&self, log: &RequestLog, replay: &Replay) -> ReplayReport {
+    pub(crate) fn report(&self, log: &RequestLog, replay: &Replay) -> ReplayReport {
         ReplayReport::new(log, replay, &self.args.zone)
     }
 

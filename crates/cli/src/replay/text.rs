@@ -11,12 +11,7 @@ use crate::{Output, Result, words};
 const ROWS: usize = 24;
 
 pub(crate) fn write(report: &ReplayReport, output: &mut Output) -> Result<()> {
-    for line in about_log(report) {
-        output.line(line)?;
-    }
-    for note in &report.notes {
-        output.line(format!("{} {note}", paint(WARN, "note:")))?;
-    }
+    write_log(report, output)?;
     for limit in &report.limits {
         output.line("")?;
         self::limit(limit, output)?;
@@ -24,6 +19,17 @@ pub(crate) fn write(report: &ReplayReport, output: &mut Output) -> Result<()> {
     let differs = |limit: &ReplayedLimit| limit.counts.refused != report.all.refused;
     if report.limits.len() > 1 || report.limits.iter().any(differs) {
         output.line(format!("\nall limits: refused {}", of_all(&report.all)))?;
+    }
+    Ok(())
+}
+
+/// Prints what was read of the log, and the notes.
+pub(crate) fn write_log(report: &ReplayReport, output: &mut Output) -> Result<()> {
+    for line in about_log(report) {
+        output.line(line)?;
+    }
+    for note in &report.notes {
+        output.line(format!("{} {note}", paint(WARN, "note:")))?;
     }
     Ok(())
 }

@@ -179,6 +179,33 @@ fn an_algorithm_is_chosen() {
     assert_reviewed!(rows.collect::<Vec<_>>().join("\n"));
 }
 
+/// Plans with the limit's own numbers change no row, so their keys are counted by each algorithm.
+#[test]
+fn keys_with_a_plan_are_counted_by_each_algorithm() {
+    let plans =
+        "plans = { free = \"3/1m\" }\n[plan]\nfrom = \"header:user-agent\"\ndefault = \"free\"\n";
+    let desk = desk().with("plans.toml", format!("{LIMIT}{plans}")).with(
+        "month.toml",
+        format!("{LIMIT}{plans}")
+            .replace("[[", "timezone = \"UTC\"\n[[")
+            .replace("free = \"3/1m\"", "free = \"3/month\""),
+    );
+    let rows = |policy| {
+        let output = stdout(
+            &desk,
+            &["replay", policy, "access.log", "--compare", "per-ip"],
+        );
+        let rows = output.lines().filter(|row| row.starts_with("  "));
+        let rows = rows.map(|row| row.rsplit_once("  ").map_or("", |(row, _)| row).trim_end());
+        (
+            rows.map(str::to_owned).collect::<Vec<_>>(),
+            output.contains("keep the policy's algorithm"),
+        )
+    };
+    assert_eq!(rows("plans.toml"), rows("ratekeeper.toml"));
+    assert!(!rows("plans.toml").1 && rows("month.toml").1);
+}
+
 #[test]
 fn two_policies_are_compared_in_words_and_on_a_log() {
     let other = LIMIT.replace("3/1m", "5/1m")
