@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ratekeeper::{Answer, Clock, Keeper, Permit, Report, Scope, at_once};
 use ratekeeper_core::{LeaseId, Limit, Origin, Time};
-use ratekeeper_policy::{Facts, KeyPart, Policy, Rule};
+use ratekeeper_policy::{Cost, Facts, KeyPart, Policy, Rule};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 use smallvec::SmallVec;
 
@@ -65,6 +65,8 @@ pub struct Replay {
     /// Parts of keys and matches for which no record had a value, so far.
     pub(crate) unseen: Vec<KeyPart>,
     pub(crate) has_durations: bool,
+    /// Number of allowed requests with a status, which is the result that is reported.
+    pub(crate) results: u64,
 }
 
 /// The zero of a replay's clock, with which its policy is read: 1970.
@@ -127,6 +129,7 @@ impl Replay {
             ends: BTreeMap::new(),
             unseen,
             has_durations: false,
+            results: 0,
         }
     }
 
@@ -255,6 +258,7 @@ impl Replay {
             .add(record.at(), client.map(|client| client.number), &answer);
         if answer.allowed() && (self.is_reported || self.is_lent) {
             self.has_durations |= record.duration().is_some();
+            self.results += u64::from(record.status().is_some());
             let at = record.at().saturating_add(record.duration().unwrap_or(0));
             let end = End {
                 answer: answer.clone(),
@@ -286,11 +290,21 @@ impl Replay {
     }
 }
 
-/// Returns the parts of a request that the key, the `match` and the cost of a rule read.
+/// Returns the parts of a request that a rule reads: its key, its cost, its `match`, its exemptions
+/// and its priority.
 pub(crate) fn parts(rule: &Rule) -> impl Iterator<Item = KeyPart> {
-    let fields = rule.fields();
-    let compared = fields.filter_map(|field| KeyPart::parse(&field.to_string()).ok());
-    rule.key.iter().cloned().chain(compared)
+    let exemptions = rule.exemptions.iter().map(|exemption| &exemption.matcher);
+    let matchers = exemptions.chain(rule.priority.iter().map(|priority| &priority.matcher));
+    let others = matchers.flat_map(|matcher| matcher.fields.iter().map(|(field, _)| field));
+    let compared = rule.fields().chain(others).filter_map(|field| {
+        let part = field.to_string().replacen('.', ":", 1); // `header.x-user` of a `match`
+        KeyPart::parse(&part).ok()
+    });
+    let cost = match &rule.cost {
+        Cost::Attribute(name) | Cost::Decimal(name, _) => Some(KeyPart::Attribute(name.clone())),
+        _ => None,
+    };
+    rule.key.iter().cloned().chain(cost).chain(compared)
 }
 
 /// Returns true if a request has a value for this part of a key.
@@ -299,9 +313,21 @@ fn has(part: &KeyPart, facts: &Facts<'_>, policy: &Policy) -> bool {
         KeyPart::Ip { .. } => facts.ip.is_some(),
         KeyPart::Host => !facts.host.is_empty(),
         KeyPart::Method => !facts.method.is_empty(),
-        KeyPart::Country | KeyPart::Continent | KeyPart::Asn => policy.geo.is_some(),
+        KeyPart::Country | KeyPart::Continent | KeyPart::Asn => {
+            policy.geo.as_ref().is_some_and(|geo| {
+                geo.files().next().is_some()
+                    || geo.header().is_some_and(|it| facts.header(it).is_some())
+            })
+        }
         KeyPart::Header(name) => facts.header(name).is_some(),
-        KeyPart::Cookie(_) => facts.header("cookie").is_some(),
+        KeyPart::Cookie(name) => {
+            let lines = facts.headers.iter().filter(|(it, _)| *it == "cookie");
+            let mut pairs = lines.flat_map(|(_, line)| line.split(|byte| *byte == b';'));
+            pairs.any(|pair| {
+                let rest = pair.trim_ascii_start().strip_prefix(name.as_bytes());
+                rest.is_some_and(|rest| rest.starts_with(b"="))
+            })
+        }
         KeyPart::Bearer | KeyPart::Claim(_) => facts.header("authorization").is_some(),
         KeyPart::ApiKey => ["x-api-key", "authorization"]
             .iter()

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ratekeeper_core::Key;
-use ratekeeper_policy::Rule;
+use ratekeeper_policy::{Rule, RuleMode};
 use serde::Serialize;
 
 use crate::log::RequestLog;
@@ -229,7 +229,7 @@ fn notes(log: &RequestLog, replay: &Replay) -> Vec<String> {
         ));
     }
     for (rule, limit) in replay.policy.rules.iter().zip(&replay.tally.limits) {
-        if is_own(rule) {
+        if is_own(rule) && rule.mode != RuleMode::Off {
             notes.extend(
                 limit_notes(rule, limit, replay)
                     .map(|note| format!("limit {}: {note}", rule.limit.name)),
@@ -243,17 +243,32 @@ fn limit_notes(rule: &Rule, limit: &LimitTally, replay: &Replay) -> impl Iterato
     let unseen = parts(rule).filter(|part| replay.unseen.contains(part));
     let unseen: Vec<String> = unseen.map(|part| format!("`{part}`")).collect();
     let lent = rule.limit.algorithm.concurrency().is_some();
-    let lacks = (!unseen.is_empty()).then(|| {
+    let decided = (limit.key_missing > 0).then(|| {
+        let all = replay.decided();
         format!(
-            "the log has no {}; `missing_key` decided {} of {} requests",
-            unseen.join(", "),
-            limit.key_missing,
-            replay.decided()
+            "; `missing_key` decided {} of {all} requests",
+            limit.key_missing
         )
+    });
+    let lacks = (!unseen.is_empty()).then(|| {
+        let decided = decided.unwrap_or_default();
+        format!("the log has no {}{decided}", unseen.join(", "))
     });
     let idle = (limit.counts.requests == 0 && unseen.is_empty())
         .then(|| "no request of the log is for it".to_owned());
     let at_once = (lent && !replay.has_durations)
         .then(|| "the log has no durations, so each request ends at once".to_owned());
-    lacks.into_iter().chain(idle).chain(at_once)
+    let correction = rule.correction.as_ref();
+    let unknown = correction.filter(|it| it.is_estimate || it.settle.is_some());
+    let unknown = unknown.map(|_| "a log has no actual cost, so each estimate stays".to_owned());
+    let mut sets = correction
+        .iter()
+        .flat_map(|it| it.count.iter().chain(&it.reset_on));
+    let results = sets.any(|set| !set.outcomes.is_empty() || replay.results == 0);
+    let results = results.then(|| {
+        "the log lacks a status or an outcome that `count` or `reset_on` names".to_owned()
+    });
+    [lacks, idle, at_once, unknown, results]
+        .into_iter()
+        .flatten()
 }

@@ -272,8 +272,8 @@ fn apache(text: &str) -> Variable<'_> {
     let column = match (letter, name) {
         ('%', _) => return Ok((None, &text[1..])),
         ('h' | 'a', _) => Column::Client,
-        ('t', "" | "sec" | "msec" | "usec") => Column::Time,
-        ('t', _) => return Err(format!("the time `%{{{name}}}t` has no zone; write %t")),
+        ('t', "" | "sec" | "msec" | "usec" | "%d/%b/%Y:%H:%M:%S %z") => Column::Time,
+        ('t', _) => return Err(format!("the time `%{{{name}}}t` cannot be read; write %t")),
         ('r', _) => Column::Request,
         ('m', _) => Column::Method,
         ('U', _) => Column::Target,
@@ -360,6 +360,7 @@ mod tests {
             ("%ci:%cp [%tr] %{+Q}r %[src]", 7),
             ("$remote_addr:$remote_port $uri$is_args$args [$msec]", 6),
             ("%a:%{remote}p %t %U%q", 5),
+            ("%a [%{%d/%b/%Y:%H:%M:%S %z}t]", 4),
         ] {
             assert_eq!(compile(format), Ok(pieces), "{format}");
         }

@@ -62,7 +62,7 @@ impl TextTable {
     }
 }
 
-/// Returns a text as a page shows it.
+/// Returns a text as a page shows it, without control characters.
 pub(crate) fn escaped(text: &str) -> String {
     let signs = [
         ("&", "&amp;"),
@@ -70,7 +70,7 @@ pub(crate) fn escaped(text: &str) -> String {
         (">", "&gt;"),
         ("\"", "&quot;"),
     ];
-    let text = text.to_owned();
+    let text = text.replace(char::is_control, " ");
     signs
         .iter()
         .fold(text, |text, (sign, word)| text.replace(sign, word))

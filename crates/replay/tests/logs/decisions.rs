@@ -118,6 +118,64 @@ fn a_report_says_what_the_log_does_not_have() {
     assert_eq!(report.from.as_deref(), Some("2019-01-22T00:26:59+00:00"));
 }
 
+#[test]
+fn a_report_names_each_part_of_a_limit_that_the_log_does_not_have() {
+    let time = "22/Jan/2019:00:26:59 +0000";
+    for (fields, words) in [
+        (
+            "match = { header = { x-tier = 'free' } }",
+            "the log has no `header:x-tier`",
+        ),
+        (
+            "match = { cookie = { a = 'b' } }",
+            "the log has no `cookie:a`",
+        ),
+        ("match = { attr = { a = 'b' } }", "the log has no `attr:a`"),
+        (
+            "match = { country = ['NO'] }\n[geo]\nheader = 'x-country'\n[client_ip]\ntrusted_proxies = ['10.0.0.0/8']",
+            "the log has no `country`",
+        ),
+        (
+            "[[exempt]]
+limits = ['*']
+match = { header = { x-tier = 'paid' } }",
+            "the log has no `header:x-tier`",
+        ),
+        ("cost = 'attr:n'", "the log has no `attr:n`"),
+        (
+            "count = { outcome = 'failed' }",
+            "the log lacks a status or an outcome",
+        ),
+        ("mode = 'off'", ""),
+        ("count = { status = ['4xx'] }", ""),
+        ("match = { header = { user-agent = 'curl' } }", ""),
+    ] {
+        let limit = format!("[[limit]]\nname = 'a'\nkey = ['ip']\nlimit = '1/1m'\n{fields}");
+        let (_, report) = refused(&limit, &[(time, "::1", 200, "/")]);
+        let notes = report.notes.join("\n");
+        assert!(notes.contains(words), "{fields}: {notes}");
+        assert_eq!(notes.is_empty(), words.is_empty(), "{fields}: {notes}");
+    }
+}
+
+#[test]
+fn a_cookie_of_another_name_is_not_the_one_of_a_key() {
+    let format = "$remote_addr [$msec] \"$request\" $cookie_theme";
+    let limits = "[[limit]]\nname = 'a'\nkey = ['cookie:THE']\nlimit = '9/1m'";
+    for (key, notes) in [
+        ("cookie:session", 1),
+        ("cookie:the", 1),
+        ("cookie:theme", 0),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.log");
+        std::fs::write(&path, "::1 [12.0] \"GET / HTTP/1.1\" dark\n").unwrap();
+        let limits = limits.replace("cookie:THE", key);
+        let (report, _) = replay(&[path], &with_format(format), &limits).unwrap();
+        assert_eq!(report.notes.len(), notes, "{key}: {:?}", report.notes);
+    }
+}
+
 /// The result of a request comes when it ends, so a request that is in flight holds its permit.
 #[test]
 fn durations_hold_permits() {
