@@ -242,7 +242,7 @@ fn admitted(rule: &Rule) -> String {
     }
     let worst = WorstCase::of(rule);
     let (within, at_once) = (worst.permits.unwrap_or(u64::MAX), worst.at_once);
-    let span = words::span(worst.span_ms.0);
+    let span = words::bounded_span(worst.span_ms.0);
     let within_span = format!("at most {} in any {span}", amount(rule, within));
     match worst.waiting {
         0 if at_once == within => within_span,
@@ -313,7 +313,7 @@ pub(crate) fn together(policy: &Policy, rule: &Rule, together: &Together) -> Str
     format!(
         "at most {} in any {}: {}",
         amount(rule, together.within),
-        words::span(together.span_ms.0),
+        words::bounded_span(together.span_ms.0),
         parts.join("; ")
     )
 }

@@ -37,11 +37,7 @@ pub(crate) fn span(span: Nanos) -> String {
         return "0 s".into();
     };
     let (unit, size) = UNITS[largest];
-    let step = if size > 1_000_000_000 {
-        UNITS[largest + 1].1
-    } else {
-        (size / 100).max(1)
-    };
+    let step = step(largest);
     let rounded = nanos.div_ceil(step).saturating_mul(step); // up: this long is always enough
     if largest > 0 && rounded >= UNITS[largest - 1].1 {
         return self::span(Nanos::from_nanos(rounded)); // 59 min 60 s is 1 h
@@ -54,6 +50,23 @@ pub(crate) fn span(span: Nanos) -> String {
             let text = format!("{major}.{hundredths:02}");
             format!("{} {unit}", text.trim_end_matches('0'))
         }
+    }
+}
+
+/// Formats a span as [`span`] does, but rounded down: a bound that is true in a span is true in a
+/// shorter one.
+pub(crate) fn bounded_span(span: Nanos) -> String {
+    let nanos = span.as_nanos();
+    let largest = UNITS.iter().position(|(_, unit)| nanos >= *unit);
+    let rest = largest.map_or(0, |largest| nanos % step(largest));
+    self::span(Nanos::from_nanos(nanos - rest))
+}
+
+/// Returns the smallest part of a span that is shown, by the place of its unit.
+fn step(unit: usize) -> u64 {
+    match UNITS[unit].1 {
+        size if size > 1_000_000_000 => UNITS[unit + 1].1,
+        size => (size / 100).max(1),
     }
 }
 
@@ -145,6 +158,19 @@ pub(crate) fn ordinal(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_span_of_a_bound_is_rounded_down() {
+        for (millis, text) in [
+            (129_601_000, "1 d 12 h"),
+            (23_334, "23.33 s"),
+            (86_400_000, "1 d"),
+            (59_999, "59.99 s"),
+            (0, "0 s"),
+        ] {
+            assert_eq!(bounded_span(Nanos::from_millis(millis)), text);
+        }
+    }
 
     #[test]
     fn spans_read_well() {

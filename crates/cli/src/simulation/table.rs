@@ -88,7 +88,7 @@ pub(crate) fn worst(outcome: &SimulatedLimit) -> Option<String> {
     Some(format!(
         "at most {} admitted in any {}; the bound is {}",
         words::count(most),
-        words::span(window),
+        words::bounded_span(window),
         words::count(bound)
     ))
 }

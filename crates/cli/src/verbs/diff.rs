@@ -1,13 +1,13 @@
 //! `diff`: what changes between two policies, in words and on a log.
 //!
 //! ```text
-//!   old, new --> limits added, removed, changed: fields, worst cases
+//!   old, new --> limits added, removed, changed: fields, worst cases; other tables as written
 //!   log --> decided by both --> newly refused, newly allowed, by key
 //! ```
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 
 use clap::Args;
 use ratekeeper::Answer;
@@ -46,15 +46,41 @@ Examples:
   ratekeeper diff ratekeeper.toml next.toml
   ratekeeper diff ratekeeper.toml next.toml --log access.log --log access.log.1.gz
 
-Exit codes: 0 no limit differs; 1 limits differ; 2 usage, or an error.";
+Exit codes: 0 the policies do not differ; 1 they differ; 2 usage, or an error.";
 
 /// Keys whose decisions differ that are listed.
 const LISTED: usize = 10;
 /// Keys whose decisions differ that are counted apart; further ones are counted together.
 const MAX_KEYS: usize = 100_000;
 
-/// A field of a limit by its path, in the old and in the new policy.
-type FieldChange = (&'static str, Option<String>, Option<String>);
+/// The words of `explain` that tell a field of a limit.
+const TOLD: [(&str, &str); 16] = [
+    ("active", "active"),
+    ("alert", "alert"),
+    ("algorithm", "limit"),
+    ("ban", "ban"),
+    ("bucket", "limit"),
+    ("cost", "cost"),
+    ("key", "counts by"),
+    ("limit", "limit"),
+    ("match", "for"),
+    ("missing_key", "counts by"),
+    ("mode", "mode"),
+    ("on_store_error", "on_store_error"),
+    ("percent", "percent"),
+    ("plans", "plans"),
+    ("priority", "priority"),
+    ("status", "status"),
+];
+
+/// Fields in words or as they are written, by limit or table.
+type Fields = BTreeMap<String, BTreeMap<String, String>>;
+
+/// A field, in the old and in the new policy.
+type FieldChange = (String, Option<String>, Option<String>);
+
+/// The fields that differ, by limit or table.
+type Changes = BTreeMap<String, Vec<FieldChange>>;
 
 /// Requests that the two policies decide differently.
 #[derive(Default)]
@@ -69,20 +95,36 @@ struct Decisions {
 
 impl DiffArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
-        let read =
-            |path: &Path, output: &mut Output| PolicySource::read(path)?.policy(ORIGIN, output);
-        let (old, new) = (read(&self.old, output)?, read(&self.new, output)?);
-        let changes = changes(&old, &new);
-        let is_same = changes.is_empty();
+        let [old, new] = [&self.old, &self.new].map(|path| PolicySource::read(path));
+        let sources = [old?, new?];
+        let [old, new] = sources.each_ref().map(|it| it.policy(ORIGIN, output));
+        let policies = [old?, new?];
+        let written = sources.each_ref().map(written);
+        let names = policies.each_ref().map(limits);
+        let limits = changes(&names, &written.each_ref().map(|it| &it.limits));
+        let none = Fields::new();
+        let mut tables = changes(&written.map(|it| it.tables), &[&none, &none]);
+        let files = sources[0].files.that_differ(&sources[1].files);
+        let files =
+            files.map(|name| (name.to_owned(), Some("old".into()), Some("new text".into())));
+        let files: Vec<FieldChange> = files.collect();
+        if !files.is_empty() {
+            tables.insert("files".into(), files);
+        }
         let decisions = match &*self.logs {
             [] => None,
-            logs => Some(self.decide(logs, [old, new], output)?),
+            logs => Some(self.decide(logs, policies, output)?),
         };
+        let is_same = limits.is_empty() && tables.is_empty();
         if self.json {
             let decisions = decisions.as_ref().map(Decisions::json);
-            output.json(&json!({ "limits": changes, "log": decisions }))?;
+            output.json(&json!({ "limits": limits, "tables": tables, "log": decisions }))?;
         } else {
-            write(&changes, output)?;
+            if is_same {
+                output.line("the policies do not differ")?;
+            }
+            write(&limits, &names, output)?;
+            write(&tables, &names, output)?;
             decisions.map_or(Ok(()), |decisions| decisions.write(output))?;
         }
         Ok(Exit::done_if(is_same))
@@ -127,31 +169,85 @@ impl DiffArgs {
     }
 }
 
-/// Returns the fields that differ, by limit.
-fn changes(old: &Policy, new: &Policy) -> BTreeMap<String, Vec<FieldChange>> {
-    let [old, new] = [old, new].map(limits);
+/// Returns what differs: in words, and of the fields as they are written those that no word tells.
+fn changes([old, new]: &[Fields; 2], written: &[&Fields; 2]) -> Changes {
     let none = BTreeMap::new();
-    let names = old.keys().chain(new.keys()).cloned();
-    let changes = names.filter_map(|name| {
-        let (before, after) = (
-            old.get(&name).unwrap_or(&none),
-            new.get(&name).unwrap_or(&none),
-        );
-        let mut fields: Vec<&str> = before.keys().chain(after.keys()).copied().collect();
-        fields.sort_unstable();
-        fields.dedup();
-        let differ = fields
-            .into_iter()
-            .filter(|field| before.get(*field) != after.get(*field));
-        let change = |field| (field, before.get(field).cloned(), after.get(field).cloned());
-        let changes: Vec<FieldChange> = differ.map(change).collect();
-        (!changes.is_empty()).then_some((name, changes))
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let changes = names.into_iter().filter_map(|name| {
+        let [before, after] = [old, new].map(|fields| fields.get(name));
+        let mut changes = differing(before.unwrap_or(&none), after.unwrap_or(&none));
+        if before.is_some() && after.is_some() {
+            let [before, after] = written.map(|fields| fields.get(name).unwrap_or(&none));
+            let told = |field: &str| {
+                let words = TOLD.iter().find(|(name, _)| *name == field);
+                words.is_some_and(|(_, word)| changes.iter().any(|(name, ..)| name == word))
+            };
+            let mut untold = differing(before, after);
+            untold.retain(|(field, ..)| !told(field));
+            changes.extend(untold);
+        }
+        (!changes.is_empty()).then(|| (name.clone(), changes))
     });
     changes.collect()
 }
 
+fn differing(
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
+) -> Vec<FieldChange> {
+    let fields: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let change = |field: &String| {
+        let [before, after] = [before, after].map(|fields| fields.get(field).cloned());
+        (field.clone(), before, after)
+    };
+    let changes = fields.into_iter().map(change);
+    changes.filter(|(_, old, new)| old != new).collect()
+}
+
+/// A policy as it is written: the fields of its limits by name, and those of its other tables.
+#[derive(Default)]
+struct Written {
+    limits: Fields,
+    tables: Fields,
+}
+
+fn written(source: &PolicySource) -> Written {
+    let mut all = Written::default();
+    let policy: toml::Table = source.text.parse().unwrap_or_default(); // it is right
+    let texts = |fields: &toml::Table| -> BTreeMap<String, String> {
+        let fields = fields.iter();
+        fields
+            .map(|(field, value)| (field.clone(), value.to_string()))
+            .collect()
+    };
+    for (name, value) in policy {
+        match value {
+            toml::Value::Table(fields) => {
+                all.tables.insert(format!("[{name}]"), texts(&fields));
+            }
+            toml::Value::Array(entries) => {
+                for entry in &entries {
+                    let limit = entry.get("name").and_then(toml::Value::as_str);
+                    if let (Some(fields), Some(limit), "limit") = (entry.as_table(), limit, &*name)
+                    {
+                        all.limits.insert(limit.to_owned(), texts(fields));
+                    } else {
+                        let entries = all.tables.entry(format!("[[{name}]]")).or_default();
+                        entries.insert(entry.to_string(), String::new());
+                    }
+                }
+            }
+            value => {
+                let fields = all.tables.entry("policy".into()).or_default();
+                fields.insert(name, value.to_string());
+            }
+        }
+    }
+    all
+}
+
 /// Returns the parts of each limit in words, as `explain` lists them, by its name.
-fn limits(policy: &Policy) -> BTreeMap<String, BTreeMap<&'static str, String>> {
+fn limits(policy: &Policy) -> Fields {
     let limits = policy.rules.iter().map(|rule| {
         let mut fields = BTreeMap::new();
         let told = parts(policy, rule, WallTime::UNKNOWN).0.into_iter();
@@ -173,7 +269,7 @@ fn limits(policy: &Policy) -> BTreeMap<String, BTreeMap<&'static str, String>> {
             ),
         ];
         for (label, text) in told.chain(own).filter(|(_, text)| !text.is_empty()) {
-            let field: &mut String = fields.entry(label).or_default();
+            let field: &mut String = fields.entry(label.to_owned()).or_default();
             *field += if field.is_empty() { "" } else { "; " };
             *field += &text;
         }
@@ -200,26 +296,37 @@ fn overrides(rule: &Rule) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-fn write(changes: &BTreeMap<String, Vec<FieldChange>>, output: &mut Output) -> Result<()> {
-    if changes.is_empty() {
-        return output.line("no limit differs");
-    }
+/// Writes changes; a limit is new or gone if one of the two policies does not have it.
+fn write(changes: &Changes, [old, new]: &[Fields; 2], output: &mut Output) -> Result<()> {
     for (name, fields) in changes {
-        let name = paint(NAME, name);
-        if fields.iter().all(|(_, old, _)| old.is_none()) {
-            output.line(format!("{name}: {}", paint(GOOD, "added")))?;
-        } else if fields.iter().all(|(_, _, new)| new.is_none()) {
-            output.line(format!("{name}: {}", paint(BAD, "removed")))?;
-        } else {
-            output.line(format!("{name}: changed"))?;
-        }
+        let shown = paint(NAME, name);
+        let is_one_sided = match (old.contains_key(name), new.contains_key(name)) {
+            (false, true) => {
+                output.line(format!("{shown}: {}", paint(GOOD, "added")))?;
+                true
+            }
+            (true, false) => {
+                output.line(format!("{shown}: {}", paint(BAD, "removed")))?;
+                true
+            }
+            _ => {
+                output.line(format!("{shown}: changed"))?;
+                false
+            }
+        };
         for (field, old, new) in fields {
-            let change = match (old, new) {
-                (Some(old), Some(new)) => format!("{old} -> {new}"),
-                (Some(value), None) | (None, Some(value)) => value.clone(),
-                (None, None) => continue,
+            let change = match (old.as_deref(), new.as_deref()) {
+                (Some(""), _) => format!("removed {field}"),
+                (_, Some("")) => format!("added {field}"),
+                (Some(value), None) | (None, Some(value)) if is_one_sided => {
+                    format!("{field}: {value}")
+                }
+                (old, new) => {
+                    let [old, new] = [old, new].map(|value| value.unwrap_or("none"));
+                    format!("{field}: {old} -> {new}")
+                }
             };
-            output.line(format!("  {field}: {change}"))?;
+            output.line(format!("  {change}"))?;
         }
     }
     Ok(())

@@ -90,7 +90,7 @@ fn curl_and_openssl_reach_nginx_by_tls_on_both_sides() {
     let (_nginx, application) = nginx(dir, &program);
     let listener = format!(
         "upstream = \"https://localhost:{}\"\nupstream_tls = {{ ca = \"ca.pem\" }}\n\
-         tls = [{{ certificate = \"site.pem\", key = \"site.key\" }},\n\
+         connect_timeout = \"30s\"\ntls = [{{ certificate = \"site.pem\", key = \"site.key\" }},\n\
          {{ certificate = \"shop.pem\", key = \"shop.key\" }}]\n",
         application.port()
     );

@@ -226,6 +226,41 @@ fn two_policies_are_compared_in_words_and_on_a_log() {
     ]));
 }
 
+/// Fields that no word of `explain` tells, other tables, and the files that a policy names.
+#[test]
+fn every_difference_between_two_policies_is_found() {
+    let list = "[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"3/1m\"\nmatch = { ip = \"file:list.txt\" }\n";
+    let old = format!("version = 1\n{list}");
+    let with = |rest: &str| format!("{old}{rest}");
+    let other = |of: &str, to: &str| old.replace(of, to);
+    let desk = desk()
+        .with("list.txt", "192.0.2.1\n")
+        .with("old.toml", old.clone())
+        .with("same.toml", with("# a comment\n"))
+        .with("denied.toml", with("count_denied = true\n"))
+        .with("percent.toml", with("percent = 10\n"))
+        .with(
+            "zone.toml",
+            other("version = 1", "version = 1\ntimezone = \"Asia/Tokyo\""),
+        )
+        .with(
+            "exempt.toml",
+            with("[[exempt]]\nlimits = [\"a\"]\nreason = \"known\"\nmatch = { path = \"/a\" }\n"),
+        )
+        .with(
+            "another.toml",
+            with("[[exempt]]\nlimits = [\"a\"]\nreason = \"known\"\nmatch = { path = \"/b\" }\n"),
+        );
+    let mut calls: Vec<[&str; 3]> = Vec::new();
+    for new in ["same.toml", "denied.toml", "percent.toml", "zone.toml"] {
+        calls.push(["diff", "old.toml", new]);
+    }
+    calls.push(["diff", "percent.toml", "old.toml"]);
+    calls.push(["diff", "exempt.toml", "another.toml"]);
+    let calls: Vec<&[&str]> = calls.iter().map(<[_; 3]>::as_slice).collect();
+    assert_reviewed!(desk.terminal(&calls));
+}
+
 #[test]
 fn conditions_decide_the_exit_code() {
     let run = |condition| {

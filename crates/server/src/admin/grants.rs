@@ -117,7 +117,7 @@ fn permits(rule: &Rule, value: &Value) -> Result<Permits, Problem> {
                     unit.name(),
                     unit.decimals()
                 ),
-                None => "a whole number of at least 1".to_owned(),
+                None => format!("a whole number from 1 to {}", Quota::MAX_PERMITS),
             };
             wrong(&format!("`permits` is {value}, and must be {expected}"))
         })

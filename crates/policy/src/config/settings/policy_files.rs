@@ -131,6 +131,15 @@ impl PolicyFiles {
         Self::default().read_changed(text, |_| false, read)
     }
 
+    /// Returns the names of the files of both that have other contents in `other`.
+    pub fn that_differ<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> {
+        let both = self.texts.iter().filter(|(name, text)| {
+            let other = other.texts.get(*name);
+            other.is_some_and(|other| other != *text)
+        });
+        both.map(|(name, _)| &**name)
+    }
+
     /// Reads the files of a changed text, as [`read`](Self::read) does. A database that these files
     /// have is not read if `is_same` returns true for its name, and is compiled only if its content
     /// has changed. `is_same` is called before a database is read.

@@ -185,12 +185,19 @@ impl Serialize for Millis {
     }
 }
 
+/// The span of a bound: what is true in a span is true in a shorter one.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn rounded_down<S: Serializer>(span: &Millis, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(span.0.as_nanos() / 1_000_000)
+}
+
 /// Maximum that one key is ever admitted.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorstCase {
     /// Permits in any span, including those that wait; `None` for a limit of concurrency.
     pub permits: Option<u64>,
     /// The span: that of the limit, or 31 days for months and years.
+    #[serde(serialize_with = "rounded_down")]
     pub span_ms: Millis,
     /// Permits in one instant, except those that wait.
     pub at_once: u64,
@@ -264,6 +271,7 @@ pub struct Together {
     /// Sum of the parts.
     pub within: u64,
     /// The longest of the spans of its limits, except balances.
+    #[serde(serialize_with = "rounded_down")]
     pub span_ms: Millis,
     /// Permits that each limit admits in the span.
     pub parts: Vec<(String, u64)>,
