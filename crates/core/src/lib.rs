@@ -54,7 +54,7 @@ pub use algorithms::balance::{Balance, BalanceState, GrantId, Granted, MAX_GRANT
 pub use algorithms::bans::{BanState, BanTerms, Banning, MAX_BAN, MAX_STRIKES, WithBans};
 pub use algorithms::concurrency::{Concurrency, ConcurrencyState, LeaseId};
 pub use algorithms::exponential::{Exponential, ExponentialState};
-pub use algorithms::gcra::{Gcra, KeptValue, Paid, Tat};
+pub use algorithms::gcra::{Gcra, Paid, Tat};
 pub use algorithms::hybrid::{Hybrid, HybridState};
 pub use algorithms::interval::{Interval, IntervalState};
 pub use algorithms::log::{Log, LogState};
@@ -80,7 +80,7 @@ pub use receipt::Receipt;
 pub use receipt::Returns;
 pub use refused::Refused;
 pub use share::Share;
-pub use stored_form::{EXPIRY_STEP_MICROS, LuaTwin, StoredForm, UnixMicros};
+pub use stored_form::{EXPIRY_STEP_MICROS, KeptValue, LuaTwin, StoredForm, UnixMicros};
 pub use time::{Nanos, Origin, Time};
 
 /// The code of the README compiles and runs.

@@ -73,6 +73,15 @@ impl LuaTwin {
     }
 }
 
+/// The bytes of a state, and for how many microseconds they stay.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptValue {
+    /// The value.
+    pub bytes: Vec<u8>,
+    /// Microseconds after which it has no effect.
+    pub micros: u64,
+}
+
 /// An algorithm with states that can be kept in a shared store.
 pub trait StoredForm: Algorithm {
     /// Name of the core, for its twin and in its states: a lower case letter.
@@ -84,6 +93,11 @@ pub trait StoredForm: Algorithm {
 
     /// Appends the state; nothing for a key never seen.
     fn write(&self, state: &Self::State, now: UnixMicros, out: &mut Vec<u8>);
+
+    /// Adds to the value of a state the usage beyond it that `found`, the value before, had:
+    /// [`read`](Self::read) cuts the usage to these parameters, and a process with higher numbers
+    /// still counts the rest.
+    fn keep_beyond(&self, _kept: &mut KeptValue, _found: &[u8], _now: UnixMicros) {}
 
     /// A fingerprint of the parameters that give a state its meaning: under equal shapes states
     /// mean the same. 0 if they do under any.

@@ -53,7 +53,7 @@ mod promise;
 mod reconfigure;
 mod stored_form;
 
-pub use stored_form::{KeptValue, Paid};
+pub use stored_form::Paid;
 
 use core::num::NonZeroU64;
 

@@ -5,7 +5,7 @@
 local function refilled(limit, state)
   local eu, en = limit[6], limit[7]
   if state then
-    local missing = math.min(state[1], limit[1])
+    local missing = state[1]
     local nu, nn = moment(state[2], state[3])
     if missing > 0 then
       if later(nu, nn, now, 0) then return missing, nu, nn end
@@ -30,10 +30,13 @@ twins.i = {
   -- M, R, strokes begin with the first take, phase, interval.
   numbers = '<ddddddd',
 
-  read = function(value)
+  -- More than M, or an end, is of other numbers: left to the caller.
+  read = function(value, limit)
     local bytes = #value
     if bytes ~= 13 and bytes ~= 17 or string.sub(value, 1, 1) ~= 'i' then return nil end
-    return {struct.unpack(bytes == 13 and '<I4I4I4' or '<I8I4I4', value, 2)}
+    local missing, low, high = struct.unpack(bytes == 13 and '<I4I4I4' or '<I8I4I4', value, 2)
+    if missing > limit[1] then return nil end
+    return {missing, low, high}
   end,
 
   decide = function(limit, state, cost)

@@ -147,11 +147,16 @@ impl Interval {
     #[inline]
     fn refilled(&self, missing: &IntervalState, now: Time) -> IntervalState {
         let permits = missing.permits.min(self.most); // the limit may have shrunk
+        let next = missing.next;
+        self.all_refilled(&IntervalState { permits, next }, now)
+    }
+
+    /// As `refilled`, with all that is missing, even if it is more than M.
+    #[inline]
+    fn all_refilled(&self, missing: &IntervalState, now: Time) -> IntervalState {
+        let permits = missing.permits;
         if permits > 0 && now < missing.next {
-            return IntervalState {
-                permits,
-                next: missing.next,
-            };
+            return *missing;
         }
         // Rounded down: a stroke counts once it has passed.
         let further = now.since(missing.next).as_nanos() / self.every;

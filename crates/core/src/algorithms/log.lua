@@ -16,7 +16,8 @@ local function push(limit, value, cost)
   cost = math.min(cost, limit[1])
   local kept = ''
   if value then
-    local length, first, places = count(value), 1, limit[1] - cost
+    local length, first = count(value), 1
+    local places = math.max(limit[1], length) - cost -- a process with a higher N counts them all
     local nu, nn = after(value, length, 0, 0)
     if later(nu, nn, now, 0) then low, high = halves(nu, nn) end
     first = math.max(1, length - places + 1)

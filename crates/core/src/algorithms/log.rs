@@ -182,13 +182,14 @@ impl Log {
         logged.0.len() - logged.0.partition_point(is_gone)
     }
 
-    /// Logs `cost` at `now`: at most N moments are kept, and none that no longer counts.
+    /// Logs `cost` at `now`: at most N moments are kept, or as many as there were under a higher N,
+    /// and none that no longer counts.
     fn push(&self, logged: &mut LogState, now: Time, cost: Permits) {
         let now = logged.0.back().map_or(now, |&newest| newest.max(now));
         let cost = self.clamped(cost);
         let moments = &mut logged.0;
-        let places = self.places() - cost;
-        while moments.len() > places || moments.front().is_some_and(|&at| at + self.per <= now) {
+        let kept = self.places().max(moments.len()) - cost;
+        while moments.len() > kept || moments.front().is_some_and(|&at| at + self.per <= now) {
             if moments.pop_front().is_none() {
                 break;
             }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{AnyAlgorithm, AnyState, Listed};
-use crate::{LuaTwin, Permits, StoredForm, UnixMicros};
+use crate::{KeptValue, LuaTwin, Permits, StoredForm, UnixMicros};
 
 /// The form of a state in a store that many processes share; see [`StoredForm`].
 impl AnyAlgorithm {
@@ -49,5 +49,10 @@ impl AnyAlgorithm {
         dispatch!(self, algorithm: A => A::with_state(state, |state| {
             algorithm.write(state, now, out);
         }));
+    }
+
+    /// See [`StoredForm::keep_beyond`].
+    pub fn keep_beyond(&self, kept: &mut KeptValue, found: &[u8], now: UnixMicros) {
+        dispatch!(self, algorithm => algorithm.keep_beyond(kept, found, now));
     }
 }

@@ -5,6 +5,7 @@ mod cases;
 mod exact;
 mod give_back;
 mod least_served;
+mod lower_numbers;
 mod quota_text;
 mod reference;
 mod reference_cores;

@@ -213,8 +213,8 @@ impl<'a, A: Act> Exchange<'a, A> {
         if is_kept && !value.is_empty() && is_own && !is_lowered {
             return None;
         }
-        if let Some(gcra) = gcra.filter(|_| !is_reset) {
-            gcra.keep_beyond(&mut next, value, now);
+        if !self.removes() {
+            algorithm.keep_beyond(&mut next, value, now);
         }
         Some((next.bytes, next.micros))
     }

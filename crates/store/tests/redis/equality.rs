@@ -22,8 +22,8 @@ use std::time::Duration;
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
     Algorithm, AnyAlgorithm, Balance, BanTerms, Banning, Edge, Exponential, Gcra, GrantId, Granted,
-    Hybrid, Interval, KeptValue, Listed, Log, MAX_BAN, Nanos, Origin, Permits, Quota, QuotaReset,
-    Refund, StoredForm as _, SubBuckets, Tat, Time, UnixMicros, Window,
+    Hybrid, Interval, IntervalState, KeptValue, Listed, Log, MAX_BAN, Nanos, Origin, Permits,
+    Quota, QuotaReset, Refund, StoredForm as _, SubBuckets, Tat, Time, UnixMicros, Window,
 };
 use ratekeeper_store::{RedisClock, RedisConfig, RedisStore};
 
@@ -228,7 +228,22 @@ fn intervals_equal_their_twin() {
             _ => Interval::from_first(most, refill, recipe.per).ok(),
         }
     };
-    run(&Trial::new("interval", make, Interval::refund));
+    // Values keep for other processes what is cut, and do not tell by which refill their permits came.
+    let is_cut = |new: &Interval, old: &Interval, state: &IntervalState, now| {
+        let (before_refills, mut value) = (UnixMicros::default(), Vec::new());
+        old.write(state, before_refills, &mut value);
+        let (bytes, micros) = (Vec::new(), 0);
+        let mut kept = KeptValue { bytes, micros };
+        new.keep_beyond(&mut kept, &value, before_refills);
+        let mut carried = *state;
+        new.carry(&mut carried, old, now, Nanos::ZERO);
+        let read = new.read(&value, before_refills);
+        !kept.bytes.is_empty() || read.is_some_and(|read| read != carried)
+    };
+    run(&Trial {
+        is_cut,
+        ..Trial::new("interval", make, Interval::refund)
+    });
 }
 
 #[test]

@@ -9,7 +9,10 @@
 use std::time::Duration;
 
 use ratekeeper_core::laws::Random;
-use ratekeeper_core::{AnyAlgorithm, Charge, Gcra, Key, Limit, Mode, Nanos, Permits, Quota, Time};
+use ratekeeper_core::{
+    AnyAlgorithm, BanTerms, Banning, Charge, Denials, Gcra, Interval, Key, Limit, Log, Mode, Nanos,
+    Permits, Quota, Time,
+};
 use ratekeeper_store::conformance::limit;
 use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, Store as _};
 
@@ -154,6 +157,92 @@ async fn a_lower_limit_forgives_nothing_of_a_higher_one() {
         assert!(low.takes("k", 1, at(173)).await);
         assert_eq!(low.left("k", at(86_400 + 173)).await, 500);
         assert_eq!(high.left("k", at(86_400 + 173)).await, 500);
+    }
+}
+
+fn banning(limit: impl Into<AnyAlgorithm>, after: u64) -> AnyAlgorithm {
+    let terms = BanTerms {
+        strikes: Quota::new(Permits::new(after), Nanos::from_secs(3_600)).unwrap(),
+        first: Nanos::from_secs(3_600),
+        growth_thousandths: 1_000,
+        longest: Nanos::from_secs(3_600),
+    };
+    Banning::new(limit.into(), terms).unwrap().into()
+}
+
+/// Constructs a limit of so many permits.
+type Make = fn(u64) -> AnyAlgorithm;
+
+fn hourly(permits: u64) -> Quota {
+    Quota::new(Permits::new(permits), Nanos::from_secs(3_600)).unwrap()
+}
+
+fn steps(permits: u64) -> Interval {
+    Interval::from_first(permits, 1, Nanos::from_secs(3_600)).unwrap()
+}
+
+/// Limits that would admit the difference again and again, if the lower one were to write the usage
+/// as it reads it.
+const CUTTING: [(&str, Make); 7] = [
+    ("bucket", |n| Gcra::token_bucket(hourly(n)).unwrap().into()),
+    ("banning bucket", |n| {
+        banning(Gcra::token_bucket(hourly(n)).unwrap(), 100)
+    }),
+    ("soon banning bucket", |n| {
+        banning(Gcra::token_bucket(hourly(n)).unwrap(), 3)
+    }),
+    ("steps", |n| steps(n).into()),
+    ("banning steps", |n| banning(steps(n), 100)),
+    ("counting log", |n| {
+        let log = Log::sliding(hourly(n)).unwrap();
+        log.with_denials(Denials::Counted).into()
+    }),
+    ("log", |n| Log::sliding(hourly(n)).unwrap().into()),
+];
+
+/// The one with the lower numbers asks, is refused, and gives back charges of the other.
+#[tokio::test]
+async fn a_lower_limit_cuts_for_itself_only() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        for (name, make) in CUTTING {
+            for by_long_script in [false, true] {
+                let key = format!("{name} {by_long_script}");
+                let (low, high) = (
+                    Process::new(&server, make(20)),
+                    Process::new(&server, make(35)),
+                );
+                let other = Limit {
+                    name: "beside".into(),
+                    ..limit(9, bucket("1000/1h"))
+                };
+                let takes = async |process: &Process, cost| {
+                    let [charge] = process.charge(&key, cost);
+                    let beside = Charge {
+                        limit: &other,
+                        ..charge
+                    };
+                    let both = [charge, beside];
+                    let charges = &both[..if by_long_script { 2 } else { 1 }];
+                    let decided = process.store.decide(charges, at(0)).await.unwrap();
+                    decided.admitted
+                };
+                let mut charged = 0;
+                for round in 0..20 {
+                    while takes(&high, 1).await {
+                        charged += 1;
+                        assert!(charged <= 35, "{key}: round {round}");
+                    }
+                    assert!(!takes(&low, 1).await, "{key}");
+                    assert!(!takes(&low, 20).await, "{key}");
+                    if round % 4 == 3 {
+                        low.gives_back(&key, 1, at(0)).await;
+                        charged -= 1;
+                    }
+                }
+                assert!(charged >= 30, "{key}: {charged}");
+            }
+        }
     }
 }
 

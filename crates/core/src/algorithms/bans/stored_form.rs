@@ -12,11 +12,20 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::{BanRecord, BanState, Banning, MAX_STRIKES};
-use crate::stored_form::{StateReader, StoredForm, fingerprint};
+use crate::stored_form::{KeptValue, StateReader, StoredForm, fingerprint};
 use crate::{AnyState, LogState, Nanos, Time, UnixMicros};
 
 /// Added to the number of strikes, which is at most [`MAX_STRIKES`].
 const BY_HAND: u8 = 0x80;
+
+/// Place of the number of strikes in a value.
+const MARK: usize = 1 + 2 * size_of::<u64>();
+/// A value with neither a ban, nor a strike, nor usage.
+const CLEAN: [u8; MARK + 1] = {
+    let mut value = [0; MARK + 1];
+    value[0] = Banning::TAG;
+    value
+};
 
 impl StoredForm for Banning {
     const TAG: u8 = b'b';
@@ -81,10 +90,37 @@ impl StoredForm for Banning {
         }
     }
 
+    fn keep_beyond(&self, kept: &mut KeptValue, found: &[u8], now: UnixMicros) {
+        let Some(used) = limit_start(found).and_then(|start| found.get(start..)) else {
+            return;
+        };
+        if kept.bytes.is_empty() {
+            kept.bytes = CLEAN.to_vec();
+        }
+        let Some(start) = limit_start(&kept.bytes).filter(|&start| start <= kept.bytes.len())
+        else {
+            return;
+        };
+        let after = kept.bytes.split_off(start);
+        let record = core::mem::replace(&mut kept.bytes, after);
+        self.limit.keep_beyond(kept, used, now);
+        if !(kept.bytes.is_empty() && record == CLEAN) {
+            kept.bytes.splice(0..0, record);
+        }
+    }
+
     /// That of the limit: the ban and the strikes mean the same under any.
     fn shape(&self) -> u64 {
         fingerprint(&[self.limit.tag().into(), self.limit.shape()])
     }
+}
+
+/// Returns where the state of the limit starts in a value.
+fn limit_start(value: &[u8]) -> Option<usize> {
+    let marked = *value.get(MARK)?;
+    let by_hand = usize::from(marked & BY_HAND != 0);
+    let strikes = usize::from(marked & !BY_HAND);
+    Some(MARK + 1 + (by_hand + strikes) * size_of::<u64>())
 }
 
 impl BanRecord<AnyState> {

@@ -35,7 +35,7 @@ use super::grid::{TICKS_PER_MICRO as TICKS, Units as _};
 use super::reconfigure::{Owed, converted};
 use super::{CLOCK_SLACK_TICKS, FARTHEST_TICKS, Gcra, Tat};
 use crate::algorithm::Denials;
-use crate::stored_form::{LuaTwin, StoredForm, UnixMicros, double};
+use crate::stored_form::{KeptValue, LuaTwin, StoredForm, UnixMicros, double};
 use crate::{Nanos, Permits, Quota};
 
 /// Bits of the microseconds of a value; above them, 16 bits of ticks.
@@ -110,15 +110,6 @@ impl Writer {
     }
 }
 
-/// The bytes of a state, and for how many microseconds they stay.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KeptValue {
-    /// The value.
-    pub bytes: Vec<u8>,
-    /// Microseconds after which it has no effect.
-    pub micros: u64,
-}
-
 impl Gcra {
     /// Returns the bytes of a state that is paid at `paid`.
     pub fn value(&self, paid: Paid) -> Vec<u8> {
@@ -138,22 +129,6 @@ impl Gcra {
     pub fn wrote(&self, bytes: &[u8]) -> bool {
         let writer = bytes.get(8..).and_then(Writer::of);
         writer.is_some_and(|writer| writer.is(self))
-    }
-
-    /// Adds to the value of a state the debt beyond it that `found`, the value before, had.
-    pub fn keep_beyond(&self, kept: &mut KeptValue, found: &[u8], now: UnixMicros) {
-        let beyond = self.owed(found, now).map_or(0, |owed| owed.beyond);
-        if beyond == 0 {
-            return;
-        }
-        if kept.bytes.is_empty() {
-            kept.bytes = self.value(self.paid_by(now));
-        }
-        // Longer, the moment of the value would be read as one ahead.
-        let paid_after = (self.grid.max_ticks(beyond) / TICKS + 1).min(PAST_MICROS / 2);
-        kept.micros = kept.micros.saturating_add(paid_after);
-        kept.bytes
-            .extend(format!("{}{beyond}", char::from(BEYOND)).into_bytes());
     }
 
     /// Reads a value of any numbers.
@@ -280,6 +255,21 @@ impl StoredForm for Gcra {
             };
             out.extend(self.value(paid));
         }
+    }
+
+    fn keep_beyond(&self, kept: &mut KeptValue, found: &[u8], now: UnixMicros) {
+        let beyond = self.owed(found, now).map_or(0, |owed| owed.beyond);
+        if beyond == 0 {
+            return;
+        }
+        if kept.bytes.is_empty() {
+            kept.bytes = self.value(self.paid_by(now));
+        }
+        // Longer, the moment of the value would be read as one ahead.
+        let paid_after = (self.grid.max_ticks(beyond) / TICKS + 1).min(PAST_MICROS / 2);
+        kept.micros = kept.micros.saturating_add(paid_after);
+        kept.bytes
+            .extend(format!("{}{beyond}", char::from(BEYOND)).into_bytes());
     }
 
     /// 0, because a value has the numbers of its writer.

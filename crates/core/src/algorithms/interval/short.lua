@@ -9,11 +9,11 @@
   local missing, low, high, stroke = 0, nil, nil, nil
   if value then
     local bytes = #value
-    if bytes ~= 13 and bytes ~= 17 or sub(value, 1, 1) ~= 'i' then
-      return redis.error_reply('FOREIGN ' .. KEYS[i])
+    if (bytes == 13 or bytes == 17) and sub(value, 1, 1) == 'i' then
+      missing, low, high = unpack(bytes == 13 and '<I4I4I4' or '<I8I4I4', value, 2)
     end
-    missing, low, high = unpack(bytes == 13 and '<I4I4I4' or '<I8I4I4', value, 2)
-    if missing > most then missing = most end
+    -- More than M is of other numbers: left to the caller.
+    if not low or missing > most then return redis.error_reply('FOREIGN ' .. KEYS[i]) end
     stroke = high * 4294967 + math.ceil((high * 296 + low) / 1000) -- 2^32 = 4294967 x 1000 + 296
     kept = stroke
     if now >= stroke then

@@ -26,8 +26,9 @@
     end
     if fits and gap > 0 and length > 0 then fits = newest + gap <= now end
     if cost > 0 and (fits or counted == 1) then
-      local first, stamp = math.max(oldest, 0) + 1, nil
-      if cost > most then cost, first = most, length + 1 end
+      if cost > most then cost = most end
+      -- Of more than N, which a process with a higher N counts, only as many go as come.
+      local first, stamp = math.max(math.min(length - most, 0) + cost, 0) + 1, nil
       if newest + span <= now then first = length + 1 end -- all are gone
       if newest > now then
         stamp = sub(log, -8) -- the clock was set back
