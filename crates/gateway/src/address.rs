@@ -31,8 +31,9 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::absence::{Absence, AddressFailure};
+use crate::absence::AddressFailure;
 use crate::connection::{Http1Sender, Sender, StreamCount, Transport, UpstreamAddress, Wanted};
+use crate::counts::CountedAddress;
 use crate::error::{ForwardError, UpstreamFailure};
 use crate::idle::{IDLE, IdleConnection, MAX_IDLE, QUIET, kept_open};
 use crate::outgoing::Form;
@@ -54,7 +55,7 @@ pub(crate) struct Address {
     room: Arc<Semaphore>,
     /// Maximum number of permits of `room`.
     most: usize,
-    pub(crate) absence: Absence,
+    counted: Arc<CountedAddress>,
     /// True if it did not pass its last check.
     is_down: AtomicBool,
 }
@@ -93,7 +94,7 @@ pub(crate) struct ConnectionLease {
 }
 
 impl Address {
-    pub(crate) fn new(at: UpstreamAddress, most: usize) -> Arc<Self> {
+    pub(crate) fn new(at: UpstreamAddress, most: usize, counted: Arc<CountedAddress>) -> Arc<Self> {
         Arc::new(Self {
             alone: AtomicBool::new(at.is_alone()),
             at,
@@ -102,19 +103,19 @@ impl Address {
             opening: Mutex::default(),
             room: Arc::new(Semaphore::new(most)),
             most,
-            absence: Absence::default(),
+            counted,
             is_down: AtomicBool::new(false),
         })
     }
 
     /// Returns true if it is left out, or did not pass its last check.
     pub(crate) fn is_out(&self, now: Time) -> bool {
-        !self.is_up() || self.absence.is_out(now)
+        !self.is_up() || self.counted.absence.is_out(now)
     }
 
     /// Returns true until it responds again, also while a request tries it.
     pub(crate) fn is_left_out(&self) -> bool {
-        !self.is_up() || self.absence.is_absent()
+        !self.is_up() || self.counted.absence.is_absent()
     }
 
     /// Returns the number of open connections, idle ones included.
@@ -129,7 +130,7 @@ impl Address {
 
     /// Returns true if a request may use it; see [`Absence::admits`].
     pub(crate) fn admits(&self, now: Time) -> bool {
-        self.is_up() && self.absence.admits(now)
+        self.is_up() && self.counted.absence.admits(now)
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -144,6 +145,10 @@ impl Address {
     /// Notes that it did not pass its last check.
     pub(crate) fn fail_check(&self) {
         self.is_down.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) const fn counted(&self) -> &Arc<CountedAddress> {
+        &self.counted
     }
 
     pub(crate) const fn upstream(&self) -> &UpstreamAddress {
@@ -228,7 +233,7 @@ impl Address {
             Err(error) => {
                 // An upstream that speaks HTTP/2 alone serves all requests but those for WebSocket.
                 if wanted == Wanted::Any {
-                    self.absence.fail(AddressFailure::Connection, now);
+                    self.counted.absence.fail(AddressFailure::Connection, now);
                 }
                 Err(error)
             }
@@ -355,13 +360,16 @@ impl ConnectionLease {
 
     /// Notes a response: how long the server keeps the connection open (RFC 9112, appendix C.2.2).
     pub(crate) fn respond(&mut self, headers: &HeaderMap) {
-        self.address.absence.respond();
+        self.address.counted.absence.respond();
         self.idle = kept_open(headers);
     }
 
     /// Notes that the request has no response, and the upstream is at fault.
     pub(crate) fn fail(&self, now: Time) {
-        self.address.absence.fail(AddressFailure::Response, now);
+        self.address
+            .counted
+            .absence
+            .fail(AddressFailure::Response, now);
     }
 
     /// Gives the connection no further requests; those on it go on.
@@ -423,7 +431,7 @@ mod tests {
     #[tokio::test]
     async fn a_full_address_is_not_left_out_and_serves_those_that_wait() {
         let (_listener, name) = listening().await;
-        let address = Address::new(name, 1);
+        let address = Address::new(name, 1, Arc::default());
         let (held, origin) = leased(&address).await;
         assert_eq!(origin, ConnectionOrigin::New);
         let full = address
@@ -446,7 +454,7 @@ mod tests {
     async fn an_address_that_refuses_is_left_out() {
         let (listener, name) = listening().await;
         drop(listener);
-        let address = Address::new(name, 1);
+        let address = Address::new(name, 1, Arc::default());
         let refused = address
             .lease(IDLE_FIRST, Wanted::Any, Instant::now(), Time::ZERO, LONG)
             .await;
@@ -457,7 +465,7 @@ mod tests {
     #[tokio::test]
     async fn connections_keep_their_thread_and_within_the_bound() {
         let (_listener, name) = listening().await;
-        let address = Address::new(name, 2);
+        let address = Address::new(name, 2, Arc::default());
         let (one, _) = leased(&address).await;
         let (two, _) = leased(&address).await;
         let own = thread::current().id();
@@ -486,7 +494,7 @@ mod tests {
     #[tokio::test]
     async fn a_thread_borrows_only_when_no_more_connections_may_be_opened() {
         let (_listener, name) = listening().await;
-        let address = Address::new(name, 3);
+        let address = Address::new(name, 3, Arc::default());
         let own = thread::current().id();
         let (one, _) = leased(&address).await;
         let (two, _) = leased(&address).await;
@@ -513,7 +521,7 @@ mod tests {
     #[tokio::test]
     async fn old_connections_are_not_used() {
         let (_listener, name) = listening().await;
-        let address = Address::new(name, 1);
+        let address = Address::new(name, 1, Arc::default());
         let (lease, _) = leased(&address).await;
         lease.give_back();
         for it in address.idle.lock().iter_mut() {
@@ -526,7 +534,7 @@ mod tests {
     #[tokio::test]
     async fn an_idle_connection_is_used_for_less_than_its_server_keeps_it() {
         let (_listener, name) = listening().await;
-        let address = Address::new(name, 1);
+        let address = Address::new(name, 1, Arc::default());
         for (keep_alive, seconds) in [
             ("timeout=5", 4.0),
             ("timeout=5, max=100", 4.0),

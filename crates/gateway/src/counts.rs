@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::{HeaderValue, StatusCode};
 use ratekeeper_core::Nanos;
 
+use crate::absence::Absence;
 use crate::error::{ForwardError, UpstreamFailure};
 
 /// Upper bounds of the times to the head of a response; the last bucket has none.
@@ -103,9 +104,16 @@ impl AddressTotals {
 #[derive(Debug, Default)]
 struct Count(AtomicU64);
 
-/// The counters of an upstream.
-#[derive(Debug, Default)]
+/// The counters of an upstream, with its present settings.
+#[derive(Debug)]
 pub(crate) struct UpstreamCounts {
+    all: Arc<UpstreamCounters>,
+    addresses: Box<[Arc<CountedAddress>]>,
+    watch: Option<Arc<dyn FailureWatch>>,
+}
+
+#[derive(Debug, Default)]
+struct UpstreamCounters {
     responses: [Count; 5],
     failures: [Count; KINDS],
     left: Count,
@@ -114,12 +122,12 @@ pub(crate) struct UpstreamCounts {
     sent: Count,
     received: Count,
     in_flight: Count,
-    addresses: Box<[CountedAddress]>,
-    watch: Option<Arc<dyn FailureWatch>>,
 }
 
-#[derive(Debug)]
-struct CountedAddress {
+/// The failures of an address.
+#[derive(Debug, Default)]
+pub(crate) struct CountedAddress {
+    pub(crate) absence: Absence,
     name: Box<str>,
     failures: [Count; KINDS],
 }
@@ -144,25 +152,32 @@ impl Count {
     }
 }
 
-impl UpstreamCounts {
-    pub(crate) fn new<'a>(
-        addresses: impl Iterator<Item = &'a str>,
-        watch: Option<Arc<dyn FailureWatch>>,
-    ) -> Arc<Self> {
-        let addresses = addresses.map(|name| CountedAddress {
-            name: name.into(),
-            failures: <_>::default(),
-        });
+impl CountedAddress {
+    pub(crate) fn new(name: &str) -> Arc<Self> {
         Arc::new(Self {
-            addresses: addresses.collect(),
-            watch,
+            name: name.into(),
             ..Self::default()
+        })
+    }
+}
+
+impl UpstreamCounts {
+    /// Returns the counters for these settings, which go on with the counts of `before`.
+    pub(crate) fn new(
+        addresses: Box<[Arc<CountedAddress>]>,
+        watch: Option<Arc<dyn FailureWatch>>,
+        before: Option<&Self>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            all: before.map_or_else(Arc::default, |before| Arc::clone(&before.all)),
+            addresses,
+            watch,
         })
     }
 
     /// Counts a request from now on, until the passage is dropped.
     pub(crate) fn begin(self: &Arc<Self>, id: HeaderValue) -> Passage {
-        self.in_flight.add(1);
+        self.all.in_flight.add(1);
         Passage {
             counts: Arc::clone(self),
             id,
@@ -172,22 +187,23 @@ impl UpstreamCounts {
     }
 
     pub(crate) fn sent(&self, bytes: usize) {
-        self.sent.add(bytes as u64);
+        self.all.sent.add(bytes as u64);
     }
 
     pub(crate) fn totals(&self) -> UpstreamTotals {
+        let all = &self.all;
         UpstreamTotals {
-            responses: self.responses.each_ref().map(Count::get),
-            failures: self.failures.each_ref().map(Count::get),
-            left: self.left.get(),
-            head: self.head.each_ref().map(Count::get),
-            head_nanos: self.head_nanos.get(),
-            bytes: [self.sent.get(), self.received.get()],
+            responses: all.responses.each_ref().map(Count::get),
+            failures: all.failures.each_ref().map(Count::get),
+            left: all.left.get(),
+            head: all.head.each_ref().map(Count::get),
+            head_nanos: all.head_nanos.get(),
+            bytes: [all.sent.get(), all.received.get()],
         }
     }
 
     pub(crate) fn in_flight(&self) -> u64 {
-        self.in_flight.get()
+        self.all.in_flight.get()
     }
 
     /// Returns the names of the addresses with their failed attempts.
@@ -238,14 +254,16 @@ impl Passage {
     /// Counts a request that failed, after its last attempt.
     pub(crate) fn fail(&mut self, error: &ForwardError) {
         if let Some(failure) = error.failure() {
-            self.counts.failures[failure as usize].add(1);
+            self.counts.all.failures[failure as usize].add(1);
             self.is_counted = true;
         }
+        // Its client neither left nor was late.
+        self.is_counted |= *error == ForwardError::UploadTooLarge;
     }
 
     /// Counts the head of a response; its time only if that was the upstream's.
     pub(crate) fn respond(&mut self, status: StatusCode, took: Option<Nanos>) {
-        let counts = &self.counts;
+        let counts = &self.counts.all;
         let class = usize::from(status.as_u16() / 100);
         if let Some(count) = counts.responses.get(class.saturating_sub(1)) {
             count.add(1);
@@ -259,7 +277,7 @@ impl Passage {
     }
 
     pub(crate) fn received(&self, bytes: usize) {
-        self.counts.received.add(bytes as u64);
+        self.counts.all.received.add(bytes as u64);
     }
 
     /// Counts a response whose body broke off.
@@ -272,9 +290,9 @@ impl Passage {
 
 impl Drop for Passage {
     fn drop(&mut self) {
-        self.counts.in_flight.0.fetch_sub(1, Ordering::Relaxed);
+        self.counts.all.in_flight.0.fetch_sub(1, Ordering::Relaxed);
         if !self.is_counted {
-            self.counts.left.add(1);
+            self.counts.all.left.add(1);
         }
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::address::Address;
 use crate::attempt::UpstreamRequest;
 use crate::connection::UpstreamAddress;
-use crate::counts::{AddressTotals, FailureWatch, UpstreamCounts, UpstreamTotals};
+use crate::counts::{AddressTotals, CountedAddress, FailureWatch, UpstreamCounts, UpstreamTotals};
 use crate::download::DownloadBody;
 use crate::error::{ForwardError, UpstreamFailure};
 use crate::forwarded::GatewayClient;
@@ -136,14 +136,30 @@ impl fmt::Debug for ForwardRequest {
 }
 
 impl Gateway {
-    /// Creates a gateway; there is no connection until a request needs one. `None` if there is no
-    /// address, or more than [`MAX_ADDRESSES`], or the bounds are not in order.
-    pub fn new(settings: GatewaySettings) -> Option<Self> {
+    /// Creates a gateway; there is no connection until a request needs one. It goes on with the
+    /// counts, the limit of concurrency and the health of addresses of the one `before`, whose
+    /// requests may still be in flight; [`take_place`](Self::take_place) sets the bounds of the
+    /// limit. `None` if there is no address, or more than [`MAX_ADDRESSES`], or the bounds are not
+    /// in order.
+    pub fn new(settings: GatewaySettings, before: Option<&Self>) -> Option<Self> {
         if !(1..=MAX_ADDRESSES).contains(&settings.addresses.len()) {
             return None;
         }
         let most = settings.max_connections.max(1);
-        let addresses = settings.addresses.iter().cloned();
+        let mut known = before.map_or_else(Vec::new, |before| before.addresses.clone());
+        let address = |at: &UpstreamAddress| {
+            let same = known.iter().position(|it| it.upstream().name == at.name);
+            let same = same.map(|index| known.swap_remove(index));
+            let counted = same.as_ref().map(|same| Arc::clone(same.counted()));
+            let counted = counted.unwrap_or_else(|| CountedAddress::new(&at.name));
+            let address = Address::new(at.clone(), most, counted);
+            if settings.health.is_some() && same.is_some_and(|same| !same.is_up()) {
+                address.fail_check();
+            }
+            address
+        };
+        let addresses: Vec<_> = settings.addresses.iter().map(address).collect();
+        let counted = addresses.iter().map(|it| Arc::clone(it.counted()));
         let retries = Budget::new(BudgetSettings {
             ratio_percent: RETRY_PERCENT,
             ..BudgetSettings::default()
@@ -155,18 +171,29 @@ impl Gateway {
             };
             AdaptiveConcurrency::new(settings, SplitMix::seeded()).map(Arc::new)
         };
-        let concurrency = settings.concurrency.map(adaptive).transpose();
-        let names = settings.addresses.iter().map(|at| &*at.name);
+        let concurrency = settings.concurrency.map(adaptive).transpose().ok()?;
+        let kept = before.and_then(|before| before.concurrency.as_ref());
+        let counts = before.map(|before| &*before.counts);
         Some(Self {
-            counts: UpstreamCounts::new(names, settings.watch.clone()),
-            concurrency: concurrency.ok()?,
-            addresses: addresses.map(|at| Address::new(at, most)).collect(),
+            counts: UpstreamCounts::new(counted.collect(), settings.watch.clone(), counts),
+            concurrency: concurrency.map(|new| kept.map_or(new, Arc::clone)),
+            addresses,
             settings,
             turn: AtomicUsize::new(0),
             retries: retries.ok()?,
-            recent: Arc::new(RecentResponses::new()),
-            start: Instant::now(),
+            recent: before.map_or_else(
+                || Arc::new(RecentResponses::new()),
+                |before| Arc::clone(&before.recent),
+            ),
+            start: before.map_or_else(Instant::now, |before| before.start),
         })
+    }
+
+    /// Sets its bounds of concurrency; called when its requests begin.
+    pub fn take_place(&self) {
+        if let (Some(limit), Some(bounds)) = (&self.concurrency, self.settings.concurrency) {
+            let _ = limit.set_bounds(bounds); // in order, or it would not be
+        }
     }
 
     /// Returns the limit of requests that wait for a response, if there is one.

@@ -116,13 +116,13 @@ pub struct AdaptiveConcurrency {
     in_flight: AtomicU64,
     /// Maximum number of permits in use since the window began.
     peak: AtomicU64,
-    settings: AdaptiveSettings,
     course: Mutex<AdaptiveCourse>,
 }
 
 /// State that changes with the windows.
 #[derive(Debug)]
 struct AdaptiveCourse {
+    settings: AdaptiveSettings,
     level: Level,
     window: WorkWindow,
 }
@@ -146,8 +146,8 @@ impl AdaptiveConcurrency {
             limit: AtomicU64::new(level.limit().into()),
             in_flight: AtomicU64::new(0),
             peak: AtomicU64::new(0),
-            settings,
             course: Mutex::new(AdaptiveCourse {
+                settings,
                 level,
                 window: WorkWindow::default(),
             }),
@@ -237,6 +237,29 @@ impl AdaptiveConcurrency {
         }
     }
 
+    /// Sets the bounds, and moves the limit to the nearer one if it is outside; `initial` has no
+    /// effect. Work beyond a lower limit finishes.
+    ///
+    /// # Errors
+    /// [`Error::Bounds`] if they are not in order.
+    ///
+    /// ```
+    /// # use ratekeeper_resilience::*;
+    /// let settings = AdaptiveSettings::default();
+    /// let limit = AdaptiveConcurrency::new(settings, SplitMix::seeded()).unwrap();
+    /// limit.set_bounds(Bounds { least: 2, most: 9, initial: 2 }).unwrap();
+    /// assert_eq!(limit.limit(), 9, "from 20");
+    /// ```
+    pub fn set_bounds(&self, bounds: Bounds) -> Result<(), Error> {
+        bounds.validate()?;
+        let mut course = lock(&self.course);
+        course.settings.bounds = bounds;
+        course.level = course.level.within(bounds);
+        self.limit
+            .store(course.level.limit().into(), Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Returns the present limit.
     pub fn limit(&self) -> u32 {
         u32::try_from(self.limit.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
@@ -265,16 +288,19 @@ impl AdaptiveConcurrency {
     /// Records work that began at `began` and ended at `now`.
     fn report(&self, began: Time, now: Time, end: End) {
         let mut course = lock(&self.course);
-        let AdaptiveCourse { level, window } = &mut *course;
+        let AdaptiveCourse {
+            settings,
+            level,
+            window,
+        } = &mut *course;
         window.add(began, now, end);
-        if !window.is_over(now, &self.settings) {
+        if !window.is_over(now, settings) {
             return;
         }
         let at_work = self.in_flight.load(Ordering::Relaxed);
         let peak = self.peak.swap(at_work, Ordering::Relaxed).max(at_work);
         let sample = window.close(now, u32::try_from(peak).unwrap_or(u32::MAX));
-        let AdaptiveSettings { law, bounds, .. } = self.settings;
-        *level = law.next(bounds, *level, &sample);
+        *level = settings.law.next(settings.bounds, *level, &sample);
         self.limit.store(level.limit().into(), Ordering::Relaxed);
     }
 }

@@ -87,6 +87,12 @@ impl Level {
         self.limit as u32
     }
 
+    pub(super) fn within(mut self, bounds: Bounds) -> Self {
+        let (least, most) = (f64::from(bounds.least), f64::from(bounds.most));
+        self.limit = self.limit.clamp(least, most);
+        self
+    }
+
     /// Returns the next limit of a law that uses times.
     fn by_times(
         &mut self,
@@ -160,8 +166,8 @@ impl Law {
             }
         };
         let next = if next.is_finite() { next } else { limit };
-        level.limit = next.clamp(f64::from(bounds.least), f64::from(bounds.most));
-        level
+        level.limit = next;
+        level.within(bounds)
     }
 
     pub(super) fn validate(&self) -> Result<(), Error> {

@@ -1,9 +1,10 @@
 //! Upstreams: checks their addresses until the process ends, and reports those that are left out.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_gateway::Gateway;
+use ratekeeper_gateway::AddressTotals;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -14,26 +15,26 @@ use crate::observe::upstreams::NamedUpstream;
 /// How soon a change is seen: of an address, or of the policy.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// The addresses by route that were reported as left out.
+type LeftOut = BTreeMap<Box<str>, Vec<String>>;
+
 /// Checks the addresses of upstreams; those of a reloaded policy in place of those before.
 pub(super) async fn check_all(shared: Arc<ServiceContext>) {
     let upstreams = &shared.observers.metrics.process.upstreams;
-    let mut known: Vec<(Arc<Gateway>, u64)> = Vec::new();
+    let mut reported = BTreeMap::new();
     loop {
         let all = upstreams.all();
         let mut checks = JoinSet::new();
         for health in all.iter().flat_map(|it| it.gateway.checked()) {
             checks.spawn(health.watch());
         }
-        let reported = |it: &NamedUpstream| {
-            let before = known.iter().find(|(of, _)| Arc::ptr_eq(of, &it.gateway));
-            (Arc::clone(&it.gateway), before.map_or(0, |(_, out)| *out))
-        };
-        known = all.iter().map(reported).collect();
+        reported.retain(|route, _| all.iter().any(|it| it.route == *route));
+        let mut seen = vec![None; all.len()];
         while Arc::ptr_eq(&all, &upstreams.all()) {
-            for (upstream, (gateway, out)) in all.iter().zip(&mut known) {
-                let before = std::mem::replace(out, gateway.left_out());
-                if before != *out {
-                    report(&shared, upstream, [before, *out]);
+            for (upstream, seen) in all.iter().zip(&mut seen) {
+                let out = Some(upstream.gateway.left_out());
+                if std::mem::replace(seen, out) != out {
+                    report(&shared, upstream, &mut reported);
                 }
             }
             sleep(LOOK).await;
@@ -42,16 +43,17 @@ pub(super) async fn check_all(shared: Arc<ServiceContext>) {
     }
 }
 
-/// Reports the addresses that a change leaves out or takes in again; `left_out` has those before it
-/// and after it, as [`Gateway::left_out`] returns them.
-fn report(shared: &ServiceContext, upstream: &NamedUpstream, left_out: [u64; 2]) {
+/// Reports the addresses that a change leaves out or takes in again, and notes them in `reported`.
+fn report(shared: &ServiceContext, upstream: &NamedUpstream, reported: &mut LeftOut) {
     let route: Arc<str> = Arc::from(&*upstream.route);
-    for (index, address) in upstream.gateway.addresses().into_iter().enumerate() {
-        let [was_out, is_out] = left_out.map(|all| all >> index & 1 == 1);
-        if was_out == is_out {
+    let all = upstream.gateway.addresses();
+    let out = all.iter().filter(|it| it.is_out).map(|it| it.name.clone());
+    let before = reported.insert(upstream.route.clone(), out.collect());
+    for (place, AddressTotals { name, is_out, .. }) in (1..).zip(all) {
+        if before.as_ref().is_some_and(|all| all.contains(&name)) == is_out {
             continue;
         }
-        let (route, place, address) = (Arc::clone(&route), index + 1, address.name.into());
+        let (route, address) = (Arc::clone(&route), name.into());
         shared.sink.emit(&if is_out {
             Event::UpstreamDown {
                 route,

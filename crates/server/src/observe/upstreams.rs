@@ -74,7 +74,11 @@ struct LastMinute {
 }
 
 impl WatchedUpstreams {
+    /// Shows these upstreams, whose requests begin.
     pub(crate) fn install(&self, upstreams: Vec<NamedUpstream>) {
+        for it in &upstreams {
+            it.gateway.take_place();
+        }
         self.all.store(Arc::new(upstreams));
     }
 

@@ -69,6 +69,7 @@ fn a_body_that_grows_above_the_maximum_ends_and_returns_its_permit() {
         }
     }
     assert_eq!(faults(&proxy, "body_too_large"), 2);
+    assert_eq!(proxy.metric("ratekeeper_upstream_left_total"), 0);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use ratekeeper_server::Door;
 
 use super::message::read_response;
 use super::upstream::{Next, Upstream};
-use super::{Client, OPEN, Proxy, eventually, write};
+use super::{Client, OPEN, Proxy, REFUSES, eventually, write};
 
 fn named(name: &'static str) -> Upstream {
     Upstream::with(format!(
@@ -152,4 +152,68 @@ fn reloads_under_load_lose_no_request() {
             client.join().unwrap();
         }
     });
+}
+
+#[test]
+fn a_reload_goes_on_with_the_counts_and_the_bound_of_requests_in_flight() {
+    let (finish, finished) = channel::<()>();
+    let finished = Mutex::new(finished);
+    let upstream = Upstream::new(move |visit| {
+        if visit.request.start.contains("/hold") {
+            finished.lock().unwrap().recv().unwrap();
+        }
+        let ok = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        visit.stream.write_all(ok).unwrap();
+        Next::Request
+    });
+    let addresses = [upstream.address, REFUSES];
+    let listener = |most: u32, seconds: u32| {
+        format!(
+            "adaptive_concurrency = {{ min = {most}, max = {most} }}\nbody_timeout = \"{seconds}s\""
+        )
+    };
+    let proxy = Proxy::start(&addresses, &listener(3, 60), OPEN);
+    let (up, failed) = (
+        "ratekeeper_upstream_up{route=\"\",address=\"2\"}",
+        "ratekeeper_upstream_failed_attempts_total{route=\"\",address=\"2\"}",
+    );
+    let responses = "ratekeeper_upstream_responses_total{route=\"\",class=\"2xx\"}";
+    let in_flight = "ratekeeper_upstream_in_flight{route=\"\"}";
+    for _ in 0..2 {
+        assert_eq!(proxy.client().get("/").status(), 200);
+    }
+    assert_eq!(proxy.metric(up), 0);
+    let attempts = proxy.metric(failed);
+    let begin = || {
+        let mut client = proxy.client();
+        client.send("GET /hold HTTP/1.1\r\nhost: a\r\n\r\n");
+        client
+    };
+    let mut held: Vec<_> = (0..3).map(|_| begin()).collect();
+    eventually("they are sent", || proxy.metric(in_flight) == 3);
+    for seconds in 61..64 {
+        proxy.reload_with(&addresses, &listener(3, seconds), OPEN);
+        assert_eq!(proxy.client().get("/").status(), 503);
+        assert_eq!((proxy.metric(in_flight), proxy.metric(responses)), (3, 2));
+        assert_eq!(proxy.metric(up), 0);
+        assert!(proxy.metric(failed) >= attempts);
+    }
+    proxy.reload_with(&[REFUSES, upstream.address], &listener(5, 60), OPEN);
+    held.push(begin());
+    eventually("there is room for two more", || {
+        proxy.metric(in_flight) == 4
+    });
+    assert_eq!(proxy.client().get("/").status(), 200);
+    let moved = up.replace("\"2\"", "\"1\"");
+    assert_eq!(proxy.metric(&moved), 0, "by its address, not its place");
+    proxy.reload_with(&[upstream.address], &listener(2, 60), OPEN);
+    assert_eq!(proxy.client().get("/").status(), 503);
+    for _ in &held {
+        finish.send(()).unwrap();
+    }
+    for client in &mut held {
+        assert_eq!(client.response().status(), 200);
+    }
+    assert_eq!(proxy.metric(responses), 7);
+    eventually("all have ended", || proxy.metric(in_flight) == 0);
 }

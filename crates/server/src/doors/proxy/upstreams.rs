@@ -62,7 +62,7 @@ pub(super) struct RoutedUpstream {
 impl Upstreams {
     /// Creates the upstreams with `max_connections` to each address; there is no connection until
     /// a request needs one. Files are relative to `home`. Upstreams of `before` with the same
-    /// settings are kept, with their connections.
+    /// settings are kept, with their connections; others go on with the counts of their routes.
     pub(super) fn of(
         settings: &ProxySettings,
         max_connections: usize,
@@ -72,15 +72,17 @@ impl Upstreams {
     ) -> Result<Self, StartError> {
         let common = common(settings);
         let is_kept = |it: &&Self| it.common == common && it.max_connections == max_connections;
-        let before = before.filter(is_kept);
         let gateway = |route: &Route| {
-            let kept = before.and_then(|before| before.find(route));
+            let kept = before.filter(is_kept);
+            let kept = kept.and_then(|before| before.find(route));
             if let Some(kept) = kept {
                 return Ok(Arc::clone(&kept.gateway));
             }
+            let mut known = before.iter().flat_map(|before| before.all());
+            let before = known.find(|it| it.route.name == route.name);
             let urls = &route.upstream;
             let addresses = addresses(urls, &settings.upstream_tls, home);
-            let gateway = Gateway::new(GatewaySettings {
+            let settings = GatewaySettings {
                 addresses: addresses.map_err(StartError::UpstreamTls)?,
                 max_connections,
                 connect: settings.connect_timeout.unwrap_or(CONNECT).into(),
@@ -92,8 +94,8 @@ impl Upstreams {
                 watch: Some(watch(&route.name, urls.len())),
                 health: settings.health.as_ref().map(check),
                 concurrency: route.adaptive_concurrency.as_ref().map(bounds),
-            });
-            gateway
+            };
+            Gateway::new(settings, before.map(|it| &*it.gateway))
                 .map(Arc::new)
                 .ok_or(StartError::Upstreams(urls.len()))
         };
@@ -119,8 +121,7 @@ impl Upstreams {
 
     /// Returns the upstream with the settings of a route, whichever requests it was for.
     fn find(&self, route: &Route) -> Option<&RoutedUpstream> {
-        let mut all = std::iter::once(&self.usual).chain(&self.routes);
-        all.find(|it| {
+        self.all().find(|it| {
             let matcher = route.matcher.clone();
             let route_before = Route {
                 matcher,
@@ -130,6 +131,10 @@ impl Upstreams {
         })
     }
 
+    fn all(&self) -> impl Iterator<Item = &RoutedUpstream> {
+        std::iter::once(&self.usual).chain(&self.routes)
+    }
+
     /// Returns the names of the routes.
     pub(super) fn names(&self) -> impl Iterator<Item = Box<str>> {
         self.routes.iter().map(|it| it.route.name.clone())
@@ -137,8 +142,7 @@ impl Upstreams {
 
     /// Returns the upstreams with the names of their routes.
     pub(super) fn named(&self) -> Vec<NamedUpstream> {
-        let all = std::iter::once(&self.usual).chain(&self.routes);
-        let named = all.map(|it| NamedUpstream {
+        let named = self.all().map(|it| NamedUpstream {
             route: it.route.name.clone(),
             gateway: Arc::clone(&it.gateway),
         });
