@@ -191,6 +191,14 @@ impl Sender {
         }
     }
 
+    /// Returns the notes of a connection of HTTP/1.1.
+    pub(crate) fn notes(&self) -> Option<Arc<Notes>> {
+        match self {
+            Self::Http1(sender) => Some(Arc::clone(&sender.notes)),
+            Self::Http2(..) => None,
+        }
+    }
+
     /// Returns a timer, which [`keep_timer`](Self::keep_timer) gives back.
     pub(crate) fn take_timer(&mut self) -> Pin<Box<Sleep>> {
         let kept = match self {

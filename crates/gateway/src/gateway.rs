@@ -24,9 +24,9 @@ use crate::download::DownloadBody;
 use crate::error::{ForwardError, UpstreamFailure};
 use crate::forwarded::GatewayClient;
 use crate::health::{AddressHealth, HealthCheck};
-use crate::kept::KeptRequest;
 use crate::noted::InterimReceiver;
 use crate::outgoing::prepare;
+use crate::progress::RequestProgress;
 use crate::recent::{Ended, RecentResponses};
 use crate::tunnel::Tunnel;
 use crate::upload::{ClientBody, OnBreak, UploadBody};
@@ -100,8 +100,10 @@ pub struct ForwardRequest {
     /// Receives the interim responses of an upstream of HTTP/1.1, before [`Gateway::forward`]
     /// returns, or while its future is dropped.
     pub interim: Option<InterimReceiver>,
-    /// For a request whose future is not dropped when the client leaves.
-    pub kept: Option<KeptRequest>,
+    /// How far it has come.
+    pub progress: RequestProgress,
+    /// True if its future is not dropped when the client leaves while the upstream is at work.
+    pub is_kept: bool,
     /// Part of [`Gateway::concurrency`] that the request leaves to those with priority; 0 if it has
     /// priority.
     pub left_percent: u32,
@@ -117,7 +119,8 @@ impl ForwardRequest {
             id,
             body: None,
             interim: None,
-            kept: None,
+            progress: RequestProgress::default(),
+            is_kept: false,
             left_percent: 0,
         });
         swap(asked.request.method_mut(), &mut head.method);
@@ -233,6 +236,12 @@ impl Gateway {
         totals.collect()
     }
 
+    /// Returns the address that a request was sent to last, `HOST:PORT`.
+    pub fn sent_to(&self, progress: &RequestProgress) -> Option<&str> {
+        let address = self.addresses.get(progress.address()?)?;
+        Some(&address.upstream().name)
+    }
+
     /// Returns the addresses that are left out: a bit for each, the first the lowest.
     pub fn left_out(&self) -> u64 {
         let each = self.addresses.iter().enumerate();
@@ -275,9 +284,10 @@ impl Gateway {
             client, request, ..
         } = &mut *asked;
         let hop = prepare(request, client, id, upgrades);
-        let on_break = match asked.kept {
-            Some(_) => OnBreak::Wait(self.settings.response),
-            None => OnBreak::End,
+        let on_break = if asked.is_kept {
+            OnBreak::Wait(self.settings.response)
+        } else {
+            OnBreak::End
         };
         let (max, counts) = (self.settings.max_body, Arc::clone(&self.counts));
         let (body, field) = (asked.body.take(), asked.client.address_field.take());

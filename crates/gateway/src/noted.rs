@@ -1,5 +1,5 @@
-//! Noted: a stream of an upstream that notes whether a response has begun, and finds interim
-//! responses, such as `103 Early Hints`.
+//! Noted: a stream of an upstream that notes whether a request is written and its response has
+//! begun, and finds interim responses, such as `103 Early Hints`.
 //!
 //! ```text
 //!   upstream --> HTTP/1.1 103 .. HTTP/1.1 200 .. --> hyper, which skips the first
@@ -57,9 +57,10 @@ impl fmt::Debug for InterimReceiver {
     }
 }
 
-/// The notes of a connection about the response to its last request.
+/// The notes of a connection about its last request and the response to it.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
+    is_written: AtomicBool,
     has_begun: AtomicBool,
     interim: Mutex<Option<InterimReceiver>>,
 }
@@ -69,6 +70,12 @@ impl Notes {
     pub(crate) fn begin(&self, interim: Option<&InterimReceiver>) {
         *self.interim.lock() = interim.cloned();
         self.has_begun.store(false, Ordering::Relaxed);
+        self.is_written.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns true if a byte of the request was written, or was to be.
+    pub(crate) fn is_written(&self) -> bool {
+        self.is_written.load(Ordering::Relaxed)
     }
 
     /// Returns true if a byte of the response has come.
@@ -204,6 +211,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for NotedStream<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.notes.is_written.store(true, Ordering::Relaxed);
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 

@@ -18,7 +18,6 @@ use crate::counts::Passage;
 use crate::download::DownloadBody;
 use crate::error::{ForwardError, UpstreamFailure};
 use crate::hop::Hop;
-use crate::kept::KeptRequest;
 use crate::noted::InterimReceiver;
 use crate::outgoing::{Form, copy, fit, prepare_response};
 use crate::tunnel::Tunnel;
@@ -88,7 +87,7 @@ impl Gateway {
             };
             let copy = is_copied.then(|| copy(request));
             let uploaded = upload.map(|upload| &**upload);
-            let at_work = asked.kept.as_ref().map(KeptRequest::begin);
+            let at_work = asked.progress.begin(index, lease.sender.notes());
             let (sender, interim) = (&mut lease.sender, asked.interim.as_ref());
             let end = lease.since + self.settings.response;
             let sent = self.send(sender, request, uploaded, interim, end).await;

@@ -203,21 +203,34 @@ impl Drop for LinePlace {
         }
         shared.keeper.withdraw(&self.answer);
         // Its moment went to the requests behind it; its other charges go back.
-        match shared.keeper.store() {
-            AnyStore::Memory(memory) => memory.settle_now(Settle, &unpromised(&self.answer), now),
-            AnyStore::Redis(_) => {
-                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                    let (shared, answer) = (Arc::clone(shared), self.answer.clone());
-                    runtime.spawn(async move {
-                        let charges = unpromised(&answer);
-                        let refunded = shared.keeper.store().correct(&charges, now).await;
-                        // An error: the charge stays, which admits less.
-                        drop(refunded);
-                    });
-                }
+        settle_unpromised(shared, &self.answer, now);
+    }
+}
+
+/// Gives back the charges of limits without a queue, in a task if the store is shared.
+fn settle_unpromised(shared: &Arc<ServiceContext>, answer: &Answer, now: Time) {
+    match shared.keeper.store() {
+        AnyStore::Memory(memory) => memory.settle_now(Settle, &unpromised(answer), now),
+        AnyStore::Redis(_) => {
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                let (shared, answer) = (Arc::clone(shared), answer.clone());
+                runtime.spawn(async move {
+                    let charges = unpromised(&answer);
+                    let refunded = shared.keeper.store().correct(&charges, now).await;
+                    // An error: the charge stays, which admits less.
+                    drop(refunded);
+                });
             }
         }
     }
+}
+
+/// Gives back every charge of a request whose client has left before it was served.
+pub(super) fn give_back_left(shared: &Arc<ServiceContext>, answer: &Answer) {
+    let now = shared.now();
+    shared.keeper.withdraw(answer);
+    take_back(shared.keeper.store(), answer, now);
+    settle_unpromised(shared, answer, now);
 }
 
 /// Gives back every charge of a request that is not served after all.

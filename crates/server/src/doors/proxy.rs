@@ -202,12 +202,11 @@ impl ProxyDoor {
             gateway: Arc::clone(&upstream.gateway),
             version: parts.version,
             request,
-            lease: kept::shortest_lease(answer.as_deref()),
+            answer: answer.as_deref(),
             guard,
         };
-        let process = &self.shared.observers.metrics.process;
         let sent = line.is_some().then(Instant::now);
-        let (forwarded, guard) = forwarding.send(caller, process).await;
+        let (forwarded, guard) = forwarding.send(caller, &self.shared).await;
         let reported = |guard: Option<RequestGuard>, (status, fields): (StatusCode, &HeaderMap)| {
             guard.map(|mut guard| {
                 let report = Report::default().status(status.as_u16());
@@ -245,9 +244,6 @@ impl ProxyDoor {
                 response.map(|()| Either::Left(Reply::default()))
             }
             Err(error) => {
-                if let Some(answer) = answer.filter(|_| !error.was_sent()) {
-                    hold::give_back(&self.shared, &answer).await;
-                }
                 drop(guard); // of a request that was sent, the charges stay
                 self.failed(&error, &kept.into_iter().collect(), id)
             }

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use super::upstream::{Next, Upstream};
-use super::{Proxy, REFUSES};
+use super::{Proxy, REFUSES, eventually};
 
 /// Each passes three requests.
 const LIMITS: [&str; 10] = [
@@ -63,4 +63,65 @@ fn permits_and_shadow_counts_are_given_back_too() {
     }
     let denied = "ratekeeper_decisions_total{limit=\"all\",outcome=\"denied\",mode=\"shadow\"}";
     assert_eq!(proxy.metric(denied), 0);
+}
+
+#[test]
+fn a_client_that_leaves_before_its_request_is_sent_is_charged_nothing() {
+    // Accepts connections, by the kernel, and sends no settings of HTTP/2.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("h2c://{}", silent.local_addr().unwrap());
+    let permits = "[[limit]]\nname = \"lent\"\nkey = [\"all\"]\n\
+                   concurrency = { max = 9, lease = \"1h\" }\n";
+    let in_flight = "ratekeeper_upstream_in_flight{route=\"\"}";
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for permits in ["", permits] {
+        let policy =
+            format!("[[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"3/1h\"\n{permits}");
+        let proxy = Proxy::start_at(
+            std::slice::from_ref(&url),
+            "connect_timeout = \"5s\"",
+            &policy,
+        );
+        let waits = |count: u64| eventually("it waits", || proxy.metric(in_flight) == count);
+        for _ in 0..4 {
+            let mut client = proxy.client();
+            client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi");
+            waits(1);
+            drop(client);
+            waits(0);
+        }
+        runtime.block_on(async {
+            let stream = tokio::net::TcpStream::connect(proxy.address()).await;
+            let (client, connection) = h2::client::handshake(stream.unwrap()).await.unwrap();
+            tokio::spawn(connection);
+            for _ in 0..4 {
+                let request = http::Request::get("http://a/").body(()).unwrap();
+                let mut client = client.clone().ready().await.unwrap();
+                let (_response, mut send) = client.send_request(request, true).unwrap();
+                waits(1);
+                send.send_reset(h2::Reason::CANCEL);
+                waits(0);
+            }
+        });
+        assert_eq!(proxy.client().get("/").status(), 504);
+    }
+}
+
+#[test]
+fn a_client_that_leaves_after_its_request_is_sent_is_charged() {
+    let upstream = Upstream::new(|mut visit| {
+        visit.until_closed();
+        Next::Close
+    });
+    let policy = "[[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"3/1h\"\n";
+    let proxy = Proxy::start(&[upstream.address], "", policy);
+    for _ in 0..3 {
+        let mut client = proxy.client();
+        client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+        drop(upstream.seen());
+        drop(client);
+        let in_flight = "ratekeeper_upstream_in_flight{route=\"\"}";
+        eventually("it leaves", || proxy.metric(in_flight) == 0);
+    }
+    assert_eq!(proxy.client().get("/").status(), 429);
 }

@@ -19,11 +19,13 @@ use http::Version;
 use ratekeeper::Answer;
 use ratekeeper::tower::RequestGuard;
 use ratekeeper_gateway::{
-    ForwardError, ForwardRequest, Forwarded, Gateway, InterimReceiver, KeptRequest,
+    ForwardError, ForwardRequest, Forwarded, Gateway, InterimReceiver, RequestProgress,
 };
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use crate::context::ServiceContext;
+use crate::doors::hold;
 use crate::observe::metrics::Process;
 use crate::serve::listener::Caller;
 use crate::serve::pulse::Pulse;
@@ -31,47 +33,60 @@ use crate::serve::pulse::Pulse;
 type Response = Pin<Box<dyn Future<Output = Result<Forwarded, ForwardError>> + Send>>;
 
 /// A request that has passed its limits.
-pub(super) struct Forwarding {
+pub(super) struct Forwarding<'a> {
     pub(super) gateway: Arc<Gateway>,
     pub(super) version: Version,
     pub(super) request: Box<ForwardRequest>,
-    /// The shortest lease of its permits; `None` if it has none.
-    pub(super) lease: Option<Duration>,
+    /// The answer of its limits; `None` for a preflight.
+    pub(super) answer: Option<&'a Answer>,
     pub(super) guard: Option<RequestGuard>,
 }
 
-impl Forwarding {
+impl Forwarding<'_> {
     /// Forwards a request, and passes its interim responses on before it returns. One with permits
-    /// keeps them while the application is at work.
+    /// keeps them while the application is at work. One that was not sent is charged nothing, even
+    /// if its client leaves.
     pub(super) async fn send(
         self,
         caller: Caller<'_>,
-        process: &Arc<Process>,
+        shared: &Arc<ServiceContext>,
     ) -> (Result<Forwarded, ForwardError>, Option<RequestGuard>) {
         let Self {
             gateway,
             version,
             mut request,
-            lease,
+            answer,
             guard,
         } = self;
+        let progress = request.progress.clone();
+        let mut unsent = UnsentCharges {
+            shared,
+            answer,
+            progress: &progress,
+        };
+        let lease = shortest_lease(answer);
         request.interim = interim(caller.pulse, version).await;
         let waits = caller.pulse.hold_back();
         let forwarded = if lease.is_some() || gateway.concurrency().is_some() {
             let response = gateway.response_timeout();
-            let at_work = KeptRequest::default();
-            request.kept = Some(at_work.clone());
+            request.is_kept = true;
             let kept = Kept {
                 forwarding: Some(Box::pin(async move { gateway.forward(request).await })),
-                request: at_work,
+                request: progress.clone(),
                 guard,
                 longest: lease.map_or(response, |lease| lease.min(response)),
-                process: Arc::clone(process),
+                process: Arc::clone(&shared.observers.metrics.process),
             };
             kept.response().await
         } else {
             (gateway.forward(request).await, guard)
         };
+        unsent.answer = None;
+        if let (Err(error), Some(answer)) = (&forwarded.0, answer)
+            && !(error.was_sent() && progress.was_sent())
+        {
+            hold::give_back(shared, answer).await;
+        }
         drop(waits);
         caller.pulse.interim.end().await;
         forwarded
@@ -79,7 +94,7 @@ impl Forwarding {
 }
 
 /// Returns the shortest lease of the permits of a request.
-pub(super) fn shortest_lease(answer: Option<&Answer>) -> Option<Duration> {
+fn shortest_lease(answer: Option<&Answer>) -> Option<Duration> {
     let permits = answer.into_iter().flat_map(Answer::permits);
     permits.map(|(_, lease)| lease.into()).min()
 }
@@ -96,11 +111,28 @@ async fn interim(pulse: &Arc<Pulse>, version: Version) -> Option<InterimReceiver
     })
 }
 
+/// The charges of a request, which are given back if it is dropped before it is sent.
+struct UnsentCharges<'a> {
+    shared: &'a Arc<ServiceContext>,
+    /// `None` once the request has ended.
+    answer: Option<&'a Answer>,
+    progress: &'a RequestProgress,
+}
+
+impl Drop for UnsentCharges<'_> {
+    fn drop(&mut self) {
+        let is_sent = self.progress.is_at_work() || self.progress.was_sent();
+        if let Some(answer) = self.answer.filter(|_| !is_sent) {
+            hold::give_back_left(self.shared, answer);
+        }
+    }
+}
+
 /// A request on its way. Dropped, it goes on by itself while the application is at work.
 struct Kept {
     /// `None` once it has ended.
     forwarding: Option<Response>,
-    request: KeptRequest,
+    request: RequestProgress,
     guard: Option<RequestGuard>,
     /// Maximum time that it goes on.
     longest: Duration,
