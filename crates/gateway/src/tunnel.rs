@@ -1,7 +1,7 @@
 //! Tunnel: two connections joined after an upgrade, until one of them ends or both are silent.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::upgrade::OnUpgrade;
@@ -14,6 +14,8 @@ use crate::counts::Passage;
 
 /// Bytes read at once, in each direction.
 const BUFFER: usize = 8 << 10;
+/// How often within the idle limit a tunnel is looked at.
+const LOOKS: u32 = 8;
 
 /// The upstream's side of a connection that switches to another protocol.
 #[derive(Debug)]
@@ -27,14 +29,19 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Passes bytes both ways until both sides have ended, one fails, or no byte has moved for one
-    /// to two times the idle limit.
-    pub async fn run(self, client: impl AsyncRead + AsyncWrite) {
+    /// Returns the address of the upstream, `HOST:PORT`.
+    pub fn address(&self) -> Option<&str> {
+        self.passage.address()
+    }
+
+    /// Passes bytes both ways until both sides have ended, one fails, or no byte has moved for the
+    /// idle limit, or an eighth longer. Returns the number of bytes that the client was sent.
+    pub async fn run(self, client: impl AsyncRead + AsyncWrite) -> u64 {
         let (_room, _passage) = (self.room, self.passage);
         let Ok(upstream) = self.upstream.await else {
-            return; // the upstream left
+            return 0; // the upstream left
         };
-        join(TokioIo::new(upstream), client, self.idle).await;
+        join(TokioIo::new(upstream), client, self.idle).await
     }
 }
 
@@ -43,34 +50,36 @@ async fn join(
     upstream: impl AsyncRead + AsyncWrite,
     client: impl AsyncRead + AsyncWrite,
     idle: Duration,
-) {
+) -> u64 {
     let (mut from_upstream, mut to_upstream) = split(upstream);
     let (mut from_client, mut to_client) = split(client);
-    let moved = AtomicBool::new(false);
+    let [sent, received] = [0; 2].map(AtomicU64::new);
     let both = async {
         tokio::try_join!(
-            pump(&mut from_client, &mut to_upstream, &moved),
-            pump(&mut from_upstream, &mut to_client, &moved),
+            pump(&mut from_client, &mut to_upstream, &sent),
+            pump(&mut from_upstream, &mut to_client, &received),
         )
     };
     let silent = async {
-        loop {
-            sleep(idle).await;
-            if !moved.swap(false, Ordering::Relaxed) {
-                return;
-            }
+        let (mut before, mut quiet) = ([0; 2], 0);
+        while quiet < LOOKS {
+            sleep(idle / LOOKS).await;
+            let now = [&sent, &received].map(|it| it.load(Ordering::Relaxed));
+            quiet = if now == before { quiet + 1 } else { 0 };
+            before = now;
         }
     };
     tokio::select! {
         _ = both => {} // an error: one side has left
         () = silent => {}
     }
+    received.into_inner()
 }
 
 async fn pump(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
-    moved: &AtomicBool,
+    moved: &AtomicU64,
 ) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     loop {
@@ -80,7 +89,7 @@ async fn pump(
         }
         to.write_all(&buffer[..read]).await?;
         to.flush().await?; // TLS keeps bytes that the socket did not take
-        moved.store(true, Ordering::Relaxed);
+        moved.fetch_add(read as u64, Ordering::Relaxed);
     }
 }
 
@@ -126,7 +135,7 @@ mod tests {
         let silence = Instant::now();
         tunnel.await.unwrap();
         let silence = silence.elapsed();
-        assert!((9 * MINUTE..=20 * MINUTE).contains(&silence), "{silence:?}");
+        assert!((9 * MINUTE..=12 * MINUTE).contains(&silence), "{silence:?}");
         assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
     }
 
@@ -134,7 +143,7 @@ mod tests {
     async fn bytes_pass_until_the_end() {
         let (mut near, mut from) = duplex(16);
         let (mut to, mut far) = duplex(16);
-        let moved = AtomicBool::new(false);
+        let moved = AtomicU64::new(0);
         let text = b"more bytes than any of the buffers holds at once";
         let write = async {
             near.write_all(text).await.unwrap();
@@ -150,7 +159,7 @@ mod tests {
             (pumped.is_ok(), count.unwrap(), &read[..]),
             (true, text.len(), &text[..])
         );
-        assert!(moved.load(Ordering::Relaxed));
+        assert_eq!(moved.into_inner(), text.len() as u64);
     }
 
     #[tokio::test]
@@ -158,7 +167,7 @@ mod tests {
         let (mut near, mut from) = duplex(16);
         let (to, mut far) = duplex(16);
         let mut to = BufWriter::new(to);
-        let moved = AtomicBool::new(false);
+        let moved = AtomicU64::new(0);
         near.write_all(b"ping").await.unwrap();
         let mut read = [0; 4];
         let passed = async {

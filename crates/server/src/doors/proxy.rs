@@ -145,7 +145,7 @@ impl ProxyDoor {
             return readiness(&self.shared.readiness).map(Either::Left);
         }
         let mut line = self.line(caller, parts);
-        let response = self.serve(caller, parts, body, line.as_mut()).await;
+        let response = self.serve(caller, parts, body, &mut line).await;
         match line {
             Some(line) => logged(response, line),
             None => response,
@@ -157,7 +157,7 @@ impl ProxyDoor {
         caller: Caller<'_>,
         parts: &mut Parts,
         body: RequestBody,
-        mut line: Option<&mut Box<AccessLine>>,
+        line: &mut Option<Box<AccessLine>>,
     ) -> Response<ProxyBody> {
         let in_flight = InFlight::begin(caller.pulse);
         if let Err(malformed) = examine(parts) {
@@ -171,7 +171,7 @@ impl ProxyDoor {
         let client = self.client(caller, &parts.headers);
         let id = client.request_id(&parts.headers);
         let id = id.unwrap_or_else(|| self.ids.next());
-        if let Some(line) = &mut line {
+        if let Some(line) = line {
             line.id(&id);
         }
         let body = match self.inspect(caller, parts, body).await {
@@ -181,7 +181,7 @@ impl ProxyDoor {
         let admitted = if body.is_none() && self.is_preflight(parts) {
             Box::pin(self.admit_preflight(caller, parts, &id)).await
         } else {
-            self.admit(caller, parts, &id, line.as_deref_mut()).await
+            self.admit(caller, parts, &id, line.as_mut()).await
         };
         let (answer, guard) = match admitted {
             Ok(admitted) => admitted,
@@ -198,6 +198,7 @@ impl ProxyDoor {
         let mut request = ForwardRequest::new(parts, client, id.clone());
         request.body = body;
         request.left_percent = left_percent;
+        let progress = request.progress.clone();
         let forwarding = Forwarding {
             gateway: Arc::clone(&upstream.gateway),
             version: parts.version,
@@ -235,15 +236,23 @@ impl ProxyDoor {
                 response
             }
             Ok(Forwarded::Upgraded(response, tunnel)) => {
+                let mut line = line.take();
+                if let (Some(line), Some(sent)) = (&mut line, sent) {
+                    line.upstream(tunnel.address(), sent);
+                    line.status(response.status());
+                }
                 let mut guard = reported(guard, (response.status(), response.headers()));
                 if let Some(guard) = &mut guard {
                     let process = &self.shared.observers.metrics.process;
                     process.unsettled(guard.give_up_response()); // there is no body
                 }
-                set_tunnel(caller, tunnel, guard, in_flight);
+                set_tunnel(caller, tunnel, guard, in_flight, line);
                 response.map(|()| Either::Left(Reply::default()))
             }
             Err(error) => {
+                if let (Some(line), Some(sent), true) = (line, sent, progress.was_sent()) {
+                    line.upstream(upstream.gateway.sent_to(&progress), sent);
+                }
                 drop(guard); // of a request that was sent, the charges stay
                 self.failed(&error, &kept.into_iter().collect(), id)
             }
@@ -352,17 +361,22 @@ const fn is_private(peer: IpAddr) -> bool {
     }
 }
 
-/// Joins the connection of the client with that of the upstream, after the response.
+/// Joins the connection of the client with that of the upstream, after the response. The line ends
+/// with them.
 fn set_tunnel(
     caller: Caller<'_>,
     tunnel: Box<Tunnel>,
     guard: Option<RequestGuard>,
     in_flight: InFlight,
+    mut line: Option<Box<AccessLine>>,
 ) {
     caller.upgrade.set(Box::new(move |stream| {
         Box::pin(async move {
-            tunnel.run(stream).await;
-            drop((guard, in_flight));
+            let bytes = tunnel.run(stream).await;
+            if let Some(line) = &mut line {
+                line.sent(bytes);
+            }
+            drop((guard, in_flight, line));
         })
     }));
 }

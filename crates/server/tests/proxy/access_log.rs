@@ -1,11 +1,12 @@
 //! The access log: a line of JSON for each request, whatever became of it.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 
 use serde_json::Value;
 
-use super::upstream::Upstream;
+use super::upstream::{Next, Upstream};
 use super::{Proxy, eventually};
 
 const LIMIT: &str = "[[limit]]\nname = \"few\"\nmatch = { path = \"/few\" }\nkey = [\"ip\"]\n\
@@ -100,4 +101,61 @@ fn lines_and_fields_are_chosen() {
     }
     let half = lines(&proxy.directory.path().join("a.log"), 3);
     assert!(half.iter().all(|line| line["status"] == 502), "{half:?}");
+}
+
+/// Switches, hangs, or closes, by the path.
+fn fails_by_path() -> Upstream {
+    Upstream::new(|mut visit| {
+        match visit.request.start.split(' ').nth(1) {
+            Some("/chat") => {
+                let head = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
+                            upgrade: websocket\r\n\r\nhello";
+                visit.stream.write_all(head.as_bytes()).unwrap();
+                visit.until_closed();
+            }
+            Some("/hang") => visit.until_closed(),
+            Some("/few") => {
+                let head = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n";
+                visit.stream.write_all(head).unwrap();
+            }
+            _ => {}
+        }
+        Next::Close
+    })
+}
+
+#[test]
+fn a_line_names_the_upstream_that_a_request_was_sent_to_and_the_bytes_of_the_client() {
+    let upstream = fails_by_path();
+    let listener = "access_log = { to = \"a.log\" }\nresponse_timeout = \"200ms\"";
+    let proxy = Proxy::start(&[upstream.address], listener, LIMIT);
+    let file = proxy.directory.path().join("a.log");
+    let mut client = proxy.client();
+    client
+        .send("GET /chat HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
+    assert_eq!(client.response().status(), 101);
+    client.stream.read_exact(&mut [0; 5]).unwrap();
+    drop(client);
+    lines(&file, 1);
+    for (line, path) in [(2, "/hang"), (3, "/close"), (4, "/few"), (5, "/few")] {
+        let method = if path == "/few" { "HEAD" } else { "GET" };
+        let request = format!("{method} {path} HTTP/1.1\r\nhost: a\r\n\r\n");
+        proxy.client().ask(&request);
+        lines(&file, line);
+    }
+    let lines = lines(&file, 5);
+    let address = upstream.address.to_string();
+    for (line, (status, bytes)) in lines.iter().zip([
+        (101, Some(5)),
+        (504, None),
+        (502, None),
+        (200, Some(0)),
+        (429, Some(0)),
+    ]) {
+        assert_eq!(line["status"], status, "{line}");
+        assert!(bytes.is_none_or(|bytes| line["bytes"] == bytes), "{line}");
+        let is_sent = status != 429;
+        assert_eq!(line["upstream"] == *address, is_sent, "{line}");
+        assert_eq!(line["upstream_ms"].is_number(), is_sent, "{line}");
+    }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::request::Parts;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use jiff::Timestamp;
 use ratekeeper::Answer;
 use ratekeeper_policy::{AccessLogSettings, LoggedResponses, ProxySettings};
@@ -49,6 +49,8 @@ pub(super) struct AccessLine {
     start: Instant,
     /// `None` if the client left before.
     status: Option<StatusCode>,
+    /// True if the response has no body, whatever its head says.
+    pub(super) is_head: bool,
     is_refused: bool,
     is_broken: bool,
     bytes: u64,
@@ -122,6 +124,7 @@ impl ProxyDoor {
             json: Vec::new(),
             start: Instant::now(),
             status: None,
+            is_head: parts.method == Method::HEAD,
             is_refused: false,
             is_broken: false,
             bytes: 0,
@@ -192,7 +195,7 @@ impl AccessLine {
         }
     }
 
-    /// Notes the upstream that responds, to a request that was sent since then.
+    /// Notes the upstream that responds or fails, to a request that was sent since then.
     pub(super) fn upstream(&mut self, address: Option<&str>, since: Instant) {
         self.text("upstream", address.unwrap_or_default());
         self.millis("upstream_ms", since);
@@ -202,8 +205,8 @@ impl AccessLine {
         self.status = Some(status);
     }
 
-    pub(super) fn sent(&mut self, bytes: usize) {
-        self.bytes += bytes as u64;
+    pub(super) fn sent(&mut self, bytes: u64) {
+        self.bytes += bytes;
     }
 
     /// Notes that the response ends before its end.

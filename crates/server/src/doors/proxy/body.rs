@@ -106,7 +106,7 @@ impl Body for ForwardedBody {
         this.waits = None;
         if let Some(line) = &mut this.line {
             match &frame {
-                Some(Ok(frame)) => line.sent(frame.data_ref().map_or(0, Bytes::len)),
+                Some(Ok(frame)) => line.sent(frame.data_ref().map_or(0, |data| data.len() as u64)),
                 Some(Err(_)) => line.broken(),
                 None => {}
             }
@@ -154,10 +154,8 @@ pub(super) fn logged(
 ) -> Response<ProxyBody> {
     line.status(response.status());
     match response.body_mut() {
-        Either::Left(body) => {
-            let size = body.size_hint().lower();
-            line.sent(usize::try_from(size).unwrap_or(usize::MAX));
-        }
+        Either::Left(_) if line.is_head => {}
+        Either::Left(body) => line.sent(body.size_hint().lower()),
         Either::Right(body) => body.line = Some(line),
     }
     response
