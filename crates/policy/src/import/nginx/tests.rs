@@ -268,6 +268,11 @@ fn a_variable_that_nginx_compares_by_another_text_is_not_translated() {
              map $free $key { 0 $uri; 1 ''; }",
             "`geo $http_x_real_ip` has no counterpart",
         ),
+        // A value of `geo` is a text.
+        (
+            "geo $key { default $binary_remote_addr; 192.0.2.0/24 ''; }",
+            "`geo value $binary_remote_addr` has no counterpart",
+        ),
         (
             "geo $binary_remote_addr $key { default $uri; 192.0.2.0/24 ''; }",
             "`geo $binary_remote_addr` has no counterpart",

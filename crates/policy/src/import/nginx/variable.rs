@@ -59,6 +59,11 @@ impl Variables {
         for case in directive.block.iter().flatten() {
             match (case.name.as_str(), &case.words[..]) {
                 ("volatile", []) => {}
+                (_, [value]) if directive.name == "geo" && value.contains('$') => {
+                    // nginx takes it as a text, which is the same for all requests.
+                    let value = format!("geo value {value}");
+                    variable.odd.get_or_insert(value);
+                }
                 ("default", [value]) => variable.default.clone_from(value),
                 (pattern, [value]) if !pattern.starts_with('~') && pattern != "include" => {
                     let pattern = pattern.strip_prefix('\\').unwrap_or(pattern);
