@@ -23,10 +23,29 @@ pub(super) struct Area {
     /// `location /login`.
     pub(super) called: String,
     pub(super) shape: AreaShape,
-    /// If two areas share requests, the one with the higher rank serves them.
+    /// Number of its server.
+    pub(super) server: usize,
+    /// Host names of its server; `*` stands for any name.
+    pub(super) names: Vec<String>,
+    /// If two areas of one server share requests, the one with the higher rank serves them.
     pub(super) rank: usize,
     /// Indexes of its limits.
     pub(super) limits: Vec<usize>,
+}
+
+impl Area {
+    /// Returns true if it serves requests that the other would serve without it: nginx takes the
+    /// exact name, and then the longest wildcard, before it looks at paths.
+    pub(super) fn takes_from(&self, other: &Self) -> bool {
+        if self.server == other.server {
+            return self.rank > other.rank;
+        }
+        let is_above = |own: &String| {
+            let has_it = |name: &String| name.eq_ignore_ascii_case(own);
+            other.names.iter().any(|name| covers(name, own)) && !other.names.iter().any(has_it)
+        };
+        self.names.iter().any(is_above)
+    }
 }
 
 /// The requests of an area. An empty list stands for any value.
@@ -102,7 +121,7 @@ impl AreaShape {
     }
 
     /// Returns true if requests of both may look the same to a policy, at whatever ports.
-    fn looks_as(&self, other: &Self) -> bool {
+    pub(super) fn looks_as(&self, other: &Self) -> bool {
         let same = |a: &String, b: &String| a.eq_ignore_ascii_case(b);
         meet(&self.hosts, &other.hosts, |a, b| {
             same(a, b) || covers(a, b) || covers(b, a)
@@ -123,7 +142,7 @@ fn meet<T>(own: &[T], others: &[T], same: impl Fn(&T, &T) -> bool) -> bool {
     any || own.iter().any(|a| others.iter().any(|b| same(a, b)))
 }
 
-/// Returns true if the wildcard `*.example.com` covers a host.
+/// Returns true if the wildcard `*.example.com` covers a host, or a longer wildcard.
 fn covers(wildcard: &str, host: &str) -> bool {
     let end = wildcard.strip_prefix('*');
     end.is_some_and(|end| {
@@ -172,7 +191,7 @@ pub(super) fn write(areas: &[Area], limits: &[ImportedLimit], writer: &mut Write
         }
         for other in 0..areas.len() {
             let serves = |before: usize, after: usize| {
-                meeting[before][after] && areas[after].rank > areas[before].rank
+                meeting[before][after] && areas[after].takes_from(&areas[before])
             };
             let is_outside = !members.contains(&other);
             if !is_outside || !members.iter().any(|member| serves(*member, other)) {

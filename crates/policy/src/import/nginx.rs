@@ -25,7 +25,6 @@ use super::limits::{ImportedLimit, Writer, list, quoted};
 use crate::config::{Diagnostic, Findings};
 use directive::{Directive, flat};
 use in_force::{InForce, Refusals};
-use place::servers;
 use proxy::UpstreamBlocks;
 use variable::Variables;
 use zone::{SharedZone, Use};
@@ -110,7 +109,8 @@ pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
     let mut limits = Limits::default();
     let mut areas = Vec::new();
     let mut named: HashSet<String> = HashSet::new();
-    let places = servers(&directives, &mut writer);
+    let servers = server::servers(&directives);
+    let places = place::places(&directives, &servers, &mut writer);
     if places.is_empty() && directives.iter().any(has_limits) {
         writer.unsupported(
             "limits outside of any `server`: import the output of `nginx -T`, which has all files",

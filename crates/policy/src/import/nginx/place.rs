@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use super::directive::{Directive, named};
 use super::in_force::InForce;
-use super::server::{default_ports, fallback, host_rank, is_default, names, only_returns, ports};
+use super::server::{default_ports, fallback, http_level, is_default, names, ports};
 use crate::import::areas::{Area, AreaShape, PathRange};
 use crate::import::limits::Writer;
 
@@ -25,30 +25,23 @@ pub(super) struct NginxPlace {
     pub(super) pass: Option<(usize, String)>,
 }
 
-/// Returns the places of all servers.
-pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<NginxPlace> {
-    // A file of `conf.d` has servers outside of `http`; the output of `nginx -T` has them too.
-    let http = named(directives, "http").next();
-    if http.is_some() {
+/// Returns the places of these servers of a file.
+pub(super) fn places(
+    directives: &[Directive],
+    servers: &[&Directive],
+    writer: &mut Writer,
+) -> Vec<NginxPlace> {
+    if named(directives, "http").next().is_some() {
         report_strays(directives, writer);
     }
-    let around = InForce::NOTHING.within(http.map_or(directives, Directive::inner), writer);
-    let of_http = http
-        .into_iter()
-        .flat_map(|http| named(http.inner(), "server"));
-    let servers = of_http.chain(named(directives, "server"));
-    let mut servers: Vec<&Directive> = servers.filter(|server| server.block.is_some()).collect();
-    // Servers that only redirect limit nothing, and often have the names of another.
-    if servers.iter().any(|server| !only_returns(server)) {
-        servers.retain(|server| !only_returns(server));
-    }
-    let fallback = fallback(&servers);
+    let around = InForce::NOTHING.within(http_level(directives), writer);
+    let fallback = fallback(servers);
     let mut places = Vec::new();
     // The ports of each name.
     let mut seen: HashMap<String, Vec<String>> = HashMap::new();
     // Ports with a default server, and those of the servers before.
-    let mut ports_seen = default_ports(&servers);
-    for (index, server) in servers.into_iter().enumerate() {
+    let mut ports_seen = default_ports(servers);
+    for (index, server) in servers.iter().enumerate() {
         let block = server.inner();
         let in_force = around.within(block, writer);
         let limits = !in_force.uses.is_empty() || block.iter().any(super::has_limits);
@@ -68,10 +61,13 @@ pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<Ngin
             }
             continue;
         }
+        let mut host_names = hosts(&names);
         let hosts = if index == fallback {
+            host_names.push("*".to_owned());
             Vec::new()
         } else {
-            hosts(&names, server, writer)
+            report_names(&names, server, writer);
+            host_names.clone()
         };
         if index != fallback && hosts.is_empty() {
             if limits {
@@ -102,7 +98,8 @@ pub(super) fn servers(directives: &[Directive], writer: &mut Writer) -> Vec<Ngin
             |name| format!("server {name}"),
         );
         let mut walk = Walk {
-            base: host_rank(&hosts),
+            index,
+            names: host_names,
             hosts,
             ports,
             server: called,
@@ -129,22 +126,31 @@ fn report_strays(directives: &[Directive], writer: &mut Writer) {
     }
 }
 
-/// Returns the hosts of a server by its names, and reports names without a counterpart.
-fn hosts(names: &[String], server: &Directive, writer: &mut Writer) -> Vec<String> {
+/// Returns true for a name without a counterpart.
+fn is_odd(name: &str) -> bool {
+    name.starts_with('~') || name.ends_with('*') || name.contains('$')
+}
+
+/// Returns the hosts of a server by its names.
+fn hosts(names: &[String]) -> Vec<String> {
     let mut hosts = Vec::new();
     for name in names {
         if let Some(domain) = name.strip_prefix('.') {
             hosts.extend([domain.to_owned(), format!("*.{domain}")]);
-        } else if name.starts_with('~') || name.ends_with('*') || name.contains('$') {
-            writer.unsupported(&format!(
-                "line {}: server_name {name}: its limits are not imported for this name",
-                server.line
-            ));
-        } else if !name.is_empty() && name != "_" {
+        } else if !is_odd(name) && !name.is_empty() && name != "_" {
             hosts.push(name.clone());
         }
     }
     hosts
+}
+
+fn report_names(names: &[String], server: &Directive, writer: &mut Writer) {
+    for name in names.iter().filter(|name| is_odd(name)) {
+        let line = server.line;
+        writer.unsupported(&format!(
+            "line {line}: server_name {name}: its limits are not imported for this name"
+        ));
+    }
 }
 
 /// A line that matters if another place of its server has other limits.
@@ -171,9 +177,11 @@ impl Untranslated {
 /// The locations of one server.
 struct Walk<'w> {
     hosts: Vec<String>,
+    /// Names of the server, and `*` if it has all others.
+    names: Vec<String>,
     ports: Vec<String>,
-    /// Rank of the server.
-    base: usize,
+    /// Number of the server.
+    index: usize,
     server: String,
     untranslated: Vec<Untranslated>,
     places: Vec<NginxPlace>,
@@ -240,7 +248,9 @@ impl Walk<'_> {
         let area = Area {
             called,
             shape,
-            rank: self.base + rank,
+            server: self.index,
+            names: self.names.clone(),
+            rank,
             limits: Vec::new(),
         };
         let mut in_force = in_force.clone();

@@ -5,13 +5,14 @@
 //!   location /img/ { proxy_pass http://10.0.0.2:81; }   [[listen.proxy.route]] match, upstream
 //! ```
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 use super::directive::Directive;
 use super::place::NginxPlace;
 use crate::UpstreamUrl;
-use crate::import::areas::PathRange;
+use crate::import::areas::{Area, MAX_AREAS, PathRange};
 use crate::import::limits::{Writer, list, match_table, quoted, slug};
 
 /// Parameters of a `server`: how failures are found, and one that is reported elsewhere.
@@ -116,7 +117,11 @@ pub(super) fn write(places: &[NginxPlace], upstreams: &UpstreamBlocks, writer: &
             Err(why) => writer.unsupported(&format!("line {line}: proxy_pass {target}: {why}")),
         }
     }
-    passed.sort_by_key(|(place, _)| std::cmp::Reverse(place.area.rank));
+    passed.sort_by_key(|(place, _)| {
+        let wide = |name: &&String| name.starts_with('*');
+        let widest = place.area.names.iter().filter(wide).map(String::len).min();
+        Reverse((widest.unwrap_or(usize::MAX), place.area.rank))
+    });
     let Some((_, default)) = passed.last() else {
         return;
     };
@@ -133,6 +138,18 @@ pub(super) fn write(places: &[NginxPlace], upstreams: &UpstreamBlocks, writer: &
     } else {
         0
     };
+    for (index, (place, urls)) in passed.iter().enumerate().take(MAX_AREAS) {
+        let takes =
+            |first: &Area| place.area.shape.looks_as(&first.shape) && place.area.takes_from(first);
+        let mut before = passed[..index].iter();
+        let first = before.find(|(first, others)| others != urls && takes(&first.area));
+        if let Some((first, _)) = first {
+            let (called, first) = (&place.area.called, &first.area.called);
+            writer.unsupported(&format!(
+                "{called}: some of its requests meet the route of {first}, which is before its own"
+            ));
+        }
+    }
     for (number, (place, urls)) in passed[..routes].iter().enumerate() {
         if place.area.shape.matches().is_empty() {
             let called = &place.area.called;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   listen 443 ssl default_server;     port 443, of any host that no server names
-//!   server_name a.example;             above `*.example`, which is above any host
+//!   server_name a.example;             above `*.example`, which is above any other host
 //! ```
 
 use std::collections::HashSet;
@@ -11,8 +11,27 @@ use super::directive::{Directive, named};
 
 /// Port of a server without `listen`, and of an address without one.
 const DEFAULT_PORT: &str = "80";
-/// Rank of hosts by a wildcard, above those of all paths; named hosts have twice that.
-const HOST_RANK: usize = 1 << 32;
+
+/// Returns the directives of `http`, or of a file without it.
+pub(super) fn http_level(directives: &[Directive]) -> &[Directive] {
+    let http = named(directives, "http").next();
+    http.map_or(directives, Directive::inner)
+}
+
+/// Returns the servers of a file of `conf.d`, or of `http` and the files beside it.
+pub(super) fn servers(directives: &[Directive]) -> Vec<&Directive> {
+    let http = named(directives, "http").next();
+    let of_http = http
+        .into_iter()
+        .flat_map(|http| named(http.inner(), "server"));
+    let servers = of_http.chain(named(directives, "server"));
+    let mut servers: Vec<&Directive> = servers.filter(|server| server.block.is_some()).collect();
+    // Servers that only redirect limit nothing, and often have the names of another.
+    if servers.iter().any(|server| !only_returns(server)) {
+        servers.retain(|server| !only_returns(server));
+    }
+    servers
+}
 
 /// Returns the index of the server of hosts that no server names: of several defaults, one that
 /// has limits.
@@ -30,7 +49,7 @@ pub(super) fn default_ports(servers: &[&Directive]) -> HashSet<String> {
 
 /// Returns true for a server that answers every request by `return`. It may do so within an `if`,
 /// as the servers of certbot do.
-pub(super) fn only_returns(server: &Directive) -> bool {
+fn only_returns(server: &Directive) -> bool {
     let known = ["listen", "server_name", "return", "if"];
     let is_known = |directive: &Directive| known.contains(&directive.name.as_str());
     server.answers() && server.inner().iter().all(is_known)
@@ -58,17 +77,6 @@ pub(super) fn ports(block: &[Directive]) -> Vec<String> {
         ports.push(DEFAULT_PORT.to_owned());
     }
     ports
-}
-
-/// Returns the rank of a server by its hosts: nginx prefers a name to a wildcard.
-pub(super) fn host_rank(hosts: &[String]) -> usize {
-    if hosts.is_empty() {
-        0
-    } else if hosts.iter().any(|host| host.starts_with('*')) {
-        HOST_RANK
-    } else {
-        2 * HOST_RANK
-    }
 }
 
 pub(super) fn is_default(server: &Directive) -> bool {
