@@ -105,11 +105,11 @@ pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
     let is_whole = text.contains("# configuration file ");
     let mut zones = Zones::default();
     zones.read(&directives, is_whole, &mut writer);
-    client_ip(&directives, &mut writer);
+    let servers = server::servers(&directives);
+    client_ip(server::http_level(&directives), &servers, &mut writer);
     let mut limits = Limits::default();
     let mut areas = Vec::new();
     let mut named: HashSet<String> = HashSet::new();
-    let servers = server::servers(&directives);
     let places = place::places(&directives, &servers, &mut writer);
     if places.is_empty() && directives.iter().any(has_limits) {
         writer.unsupported(
@@ -214,11 +214,33 @@ fn has_limits(directive: &Directive) -> bool {
         || directive.inner().iter().any(has_limits)
 }
 
-/// Writes `[client_ip]` from `set_real_ip_from` and `real_ip_header`.
-fn client_ip(directives: &[Directive], writer: &mut Writer) {
+/// Writes `[client_ip]` from `set_real_ip_from` and `real_ip_header`, which must be the same for
+/// all requests.
+fn client_ip(http: &[Directive], servers: &[&Directive], writer: &mut Writer) {
+    let names = ["set_real_ip_from", "real_ip_header", "real_ip_recursive"];
+    let is_known = |directive: &&Directive| names.contains(&directive.name.as_str());
+    let http: Vec<_> = http.iter().filter(is_known).collect();
+    let words = |block: Vec<&Directive>| -> Vec<_> {
+        let known = block.into_iter().filter(is_known);
+        known
+            .map(|line| (line.name.clone(), line.words.clone()))
+            .collect()
+    };
+    let of_first = servers.first().map(|server| server.inner());
+    let of_first: Vec<_> = of_first.into_iter().flatten().filter(is_known).collect();
+    let common = words(of_first.clone());
+    let is_other = |server: &&Directive| words(flat(server.inner())) != common;
+    let is_inner = !http.is_empty() && !of_first.is_empty();
+    if is_inner || servers.iter().any(is_other) {
+        writer.unsupported(
+            "set_real_ip_from, real_ip_header, real_ip_recursive: not imported: write them into \
+             `http` alone: [client_ip] is the same for all requests",
+        );
+        return;
+    }
     let mut proxies: Vec<String> = Vec::new();
     let (mut header, mut is_recursive) = ("x-real-ip".to_owned(), false);
-    for directive in flat(directives) {
+    for directive in http.into_iter().chain(of_first) {
         match (directive.name.as_str(), directive.words.first()) {
             ("set_real_ip_from", Some(address)) => {
                 if address != "unix:" && crate::network(address).is_err() {

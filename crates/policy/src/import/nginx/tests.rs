@@ -598,3 +598,35 @@ fn routes_of_longer_wildcards_are_first() {
         &["location / of server pay.example.com: some of its requests meet the route of"],
     );
 }
+
+#[test]
+fn trusted_proxies_of_some_servers_are_listed() {
+    let trust = "set_real_ip_from 10.0.0.1; real_ip_header CF-Connecting-IP;";
+    let other = "set_real_ip_from 10.0.0.2; real_ip_header X-Real-IP;";
+    for text in [
+        format!("server {{ {trust} }} server {{ server_name b.example; }}"),
+        format!("server {{ {trust} }} server {{ server_name b.example; {other} }}"),
+        format!("http {{ {trust} server {{ location /a {{ {other} }} }} }}"),
+        format!("{trust} server {{ location / {{ real_ip_header X-Real-IP; }} }}"),
+        format!("{trust} server {{ }} server {{ server_name b.example; real_ip_recursive on; }}"),
+    ] {
+        let policy = import(&text);
+        assert!(!policy.contains("trusted_proxies"), "{text}\n{policy}");
+        let why = "UNSUPPORTED set_real_ip_from, real_ip_header, real_ip_recursive: not imported";
+        assert!(policy.contains(why), "{text}\n{policy}");
+    }
+    for text in [
+        format!("http {{ {trust} server {{ }} server {{ server_name b.example; }} }}"),
+        format!(
+            "server {{ {trust} location / {{ }} }} server {{ server_name b.example; {trust} }}"
+        ),
+        format!("server {{ {trust} }} server {{ listen 81; return 301 https://a.example; }}"),
+        format!("server {{ {trust} }} stream {{ server {{ {other} }} }}"),
+        trust.to_owned(),
+    ] {
+        let policy = import(&text);
+        let expected =
+            "[client_ip]\ntrusted_proxies = [\"10.0.0.1\"]\nheader = \"cf-connecting-ip\"";
+        assert_eq!(policy, expected, "{text}");
+    }
+}
