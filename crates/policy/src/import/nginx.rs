@@ -11,6 +11,7 @@
 mod directive;
 mod form;
 mod in_force;
+mod include;
 mod place;
 mod proxy;
 mod server;
@@ -101,10 +102,9 @@ pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
         return Err(out.finish());
     };
     let mut writer = Writer::new(HEADING);
-    // The output of `nginx -T`, which has the included files too.
-    let is_whole = text.contains("# configuration file ");
+    let directives = include::joined(text, directives, &mut writer);
     let mut zones = Zones::default();
-    zones.read(&directives, is_whole, &mut writer);
+    zones.read(&directives, &mut writer);
     let servers = server::servers(&directives);
     client_ip(server::http_level(&directives), &servers, &mut writer);
     let mut limits = Limits::default();
@@ -142,7 +142,7 @@ struct Zones {
 
 impl Zones {
     /// Collects the zones, and reports directives about limits that have no counterpart.
-    fn read(&mut self, directives: &[Directive], is_whole: bool, writer: &mut Writer) {
+    fn read(&mut self, directives: &[Directive], writer: &mut Writer) {
         for directive in directives {
             let name = directive.name.as_str();
             match name {
@@ -160,7 +160,7 @@ impl Zones {
                     }
                     Err(why) => directive.unsupported(&why, writer),
                 },
-                "include" if !is_whole && directive.words.iter().any(|file| may_limit(file)) => {
+                "include" if directive.words.iter().any(|file| may_limit(file)) => {
                     let file = directive.words.join(" ");
                     let why = format!(
                         "{file} is not read: import the output of `nginx -T`, which has all files"
@@ -196,7 +196,7 @@ impl Zones {
                     }
                 }
             }
-            self.read(directive.inner(), is_whole, writer);
+            self.read(directive.inner(), writer);
         }
     }
 }
@@ -206,7 +206,11 @@ fn may_limit(file: &str) -> bool {
     let end = file.rsplit('/').next().unwrap_or(file);
     !(end.ends_with("_params")
         || matches!(end.rsplit_once('.'), Some((_, "types")))
-        || file.contains("modules"))
+        || file
+            .split('/')
+            .rev()
+            .skip(1)
+            .any(|folder| folder.starts_with("modules")))
 }
 
 fn has_limits(directive: &Directive) -> bool {

@@ -16,6 +16,10 @@ use crate::import::limits::Writer;
 /// Rank of one character of a path, so that a whole path is above a prefix as long as it.
 const PATH_RANK: usize = 2;
 
+/// Directives that nginx has within `http` only, beside those of `OF_LIMITS`.
+const STRAYS: &str = "\
+    location if return rewrite proxy_pass set_real_ip_from real_ip_header real_ip_recursive";
+
 /// A server or a location.
 pub(super) struct NginxPlace {
     /// Without its limits.
@@ -113,14 +117,13 @@ pub(super) fn places(
     places
 }
 
-/// Reports limits beside `http`.
+/// Reports directives beside `http` that are not read.
 fn report_strays(directives: &[Directive], writer: &mut Writer) {
     for directive in directives {
         let name = directive.name.as_str();
-        let stray = name == "location" && super::has_limits(directive);
-        if stray || matches!(name, "limit_req" | "limit_conn") {
-            let why = "not imported: it stands in a file that is included elsewhere; put it in \
-                       place of the `include`";
+        if super::OF_LIMITS.contains(&name) || STRAYS.split(' ').any(|stray| stray == name) {
+            let why = "not imported: it is beside `http`; put it in place of the `include` of its \
+                       file, or import the output of `nginx -T`";
             directive.unsupported(why, writer);
         }
     }
