@@ -46,8 +46,7 @@ pub(crate) struct Address {
     at: UpstreamAddress,
     idle: Mutex<Vec<IdleConnection>>,
     shared: Mutex<Vec<SharedConnection>>,
-    /// True if connections serve one request at a time: always without TLS; with TLS, if the last
-    /// connection did.
+    /// True if connections serve one request at a time: without TLS, or if the last one did.
     alone: AtomicBool,
     /// One for each thread, held while it opens a connection that its requests share.
     opening: Mutex<HashMap<ThreadId, Arc<AsyncMutex<()>>>>,
@@ -206,12 +205,8 @@ impl Address {
         }
         let mut opening = None;
         if wanted == Wanted::Any && !self.alone.load(Ordering::Relaxed) {
-            let own = self
-                .opening
-                .lock()
-                .entry(thread::current().id())
-                .or_default()
-                .clone();
+            let thread = thread::current().id();
+            let own = self.opening.lock().entry(thread).or_default().clone();
             opening = Some(timeout_at(end, own.lock_owned()).await.map_err(late)?);
             // Another request may have opened one meanwhile.
             if let Some(open) = self.take_shared() {
@@ -288,8 +283,7 @@ impl Address {
         Ok(sender)
     }
 
-    /// Closes the oldest idle connections, so that they and connections of requests stay within the
-    /// bound.
+    /// Closes the oldest idle connections, so that all connections stay within the bound.
     fn make_room(&self) {
         let free = self.room.available_permits();
         let mut idle = self.idle.lock();
@@ -366,10 +360,8 @@ impl ConnectionLease {
 
     /// Notes that the request has no response, and the upstream is at fault.
     pub(crate) fn fail(&self, now: Time) {
-        self.address
-            .counted
-            .absence
-            .fail(AddressFailure::Response, now);
+        let absence = &self.address.counted.absence;
+        absence.fail(AddressFailure::Response, now);
     }
 
     /// Gives the connection no further requests; those on it go on.
