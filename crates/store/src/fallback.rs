@@ -248,6 +248,16 @@ impl<S: Remote> Fallback<S> {
         }
     }
 
+    /// Probes the store because another call failed: without requests, probes that fail are what
+    /// opens the breaker.
+    pub async fn doubt(&self, now: Time) {
+        for _ in 0..BREAKER.calls_min {
+            if !self.is_asked() || self.0.probe(now).await.is_ok() {
+                return;
+            }
+        }
+    }
+
     /// Returns true if requests are sent to the store.
     pub fn is_asked(&self) -> bool {
         self.0.is_asked()

@@ -10,7 +10,7 @@ const FULL_PERCENT: u64 = 80;
 
 /// Judges whether the server drops limits to make room.
 pub(super) fn eviction(info: &ServerInfo) -> Judgement {
-    const ROOM: &str = "raise maxmemory: a token bucket's key takes about 130 bytes, others more \
+    const ROOM: &str = "raise maxmemory: a token bucket's key takes about 160 bytes, others more \
          (docs/guide/redis.md); or use a dedicated server for limits";
     let (Some(most), Some(used)) = (info.number("maxmemory"), info.number("used_memory")) else {
         let hint = "let the user run INFO, or check by hand that maxmemory-policy is noeviction";

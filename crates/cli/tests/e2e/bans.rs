@@ -205,6 +205,30 @@ fn a_key_that_is_banned_by_hand_is_banned_in_all_processes_and_after_a_restart()
     assert!(why.contains("RK0534"), "{why}");
 }
 
+/// A ban by hand outlives a store that loses everything: a process that knows it writes it back.
+#[test]
+fn bans_by_hand_are_written_back_to_a_store_that_has_lost_them() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let Some(redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    let store = format!("url = \"{}\"\ndeadline = \"5s\"", redis.url());
+    let node = |number: usize| start(dir.path(), &format!("node-{number}"), &store, PLAIN);
+    let (one, two) = (node(0), node(1));
+    let (code, ..) = bans(&one, &["add", "plain", "one", "--for", "1h"]);
+    assert_eq!(code, Some(0));
+    heard(&two, "one", true);
+    redis.run(&["flushall"]);
+    let is_back = || (redis.query(&["exists", "rk:{by-hand}"]).trim() == "1").then_some(());
+    clock::poll("the table", Duration::from_secs(5), is_back).expect("it is written back");
+    for node in [&one, &two, &node(2)] {
+        heard(node, "one", true);
+    }
+    let (code, ..) = bans(&two, &["lift", "plain", "one"]);
+    assert_eq!(code, Some(0));
+    heard(&one, "one", false);
+}
+
 #[test]
 fn six_processes_count_strikes_exactly_and_a_restart_keeps_the_ban() {
     let dir = tempfile::tempdir().expect("a directory of its own");

@@ -74,6 +74,27 @@ fn decisions_go_on_without_a_full_store_until_it_has_room() {
     assert_eq!(admitted(http, "/local", "a", 50), 30, "nothing is lost");
 }
 
+/// Without requests too, a store that is away is noticed; and it does not look like unused keys.
+#[test]
+fn an_idle_process_is_not_ready_without_its_store() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let Some(mut redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    let only_deny = CHOICES.split("[[limit]]").last().expect("it has limits");
+    let store = format!("url = \"{}\"\ndeadline = \"{DEADLINE:?}\"", redis.url());
+    let service = start(dir.path(), "deny", &store, &format!("[[limit]]{only_deny}"));
+    until_ready(&service);
+    assert_eq!(admitted(service.http(), "/deny", "a", 1), 1);
+    redis.crash();
+    let is_away = || (ready(&service) == 503).then_some(());
+    clock::poll("readiness", Duration::from_secs(10), is_away).expect("it is not ready");
+    let key = Visitor::at(1).get(service.admin(), "/v1/keys/deny?key=a");
+    assert_eq!(key.status, 503, "{}", key.body);
+    redis.restart();
+    until_ready(&service);
+}
+
 /// This key is held to a process's share; all other keys are decided by the store.
 #[test]
 fn a_foreign_value_affects_its_key_only() {

@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Nanos, Permits, Time, Verdict};
 use ratekeeper_policy::{KeyBytes, Policy, RevealKeys, Rule, Variant};
-use ratekeeper_store::{AnyStore, Store};
+use ratekeeper_store::{AnyStore, Store, StoreError};
 use serde_json::{Value, json};
 
 use super::query::{Query, find};
@@ -148,6 +148,10 @@ pub(super) async fn shared_key(
     let charge = free_charge(limit, key);
     let looked = store.look(&[charge], now).await;
     let decisions = looked.map_err(doors::store_down)?;
+    if decisions.without_store {
+        let why = "the state of the key is not known here".into();
+        return Err(doors::store_down(StoreError::Unavailable(why)));
+    }
     let owes = |decision: &Decision| decision.reset_after > Nanos::ZERO;
     Ok(decisions.each.first().copied().filter(owes))
 }

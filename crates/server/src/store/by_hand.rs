@@ -50,7 +50,8 @@ pub(crate) async fn update(
     }
 }
 
-/// Copies the table of a shared store, if it has changed.
+/// Copies the table of a shared store, if it has changed; writes ours back to a store that has lost
+/// it, or has an older one.
 ///
 /// # Errors
 /// When the shared store does not answer; the last copy stays.
@@ -59,7 +60,13 @@ pub(crate) async fn refresh(shared: &ServiceContext) -> Result<(), StoreError> {
         let by_hand = Arc::clone(&shared.keeper.policy().by_hand);
         let before = by_hand.table();
         if let Some(bytes) = store.main().by_hand(before.version).await? {
-            by_hand.replace(&before, HandTable::from_bytes(&bytes));
+            let found = HandTable::from_bytes(&bytes);
+            if found.version < before.version {
+                let (known, table) = (found.version, before.to_bytes());
+                store.main().set_by_hand(known, table, MAX_BAN).await?;
+            } else {
+                by_hand.replace(&before, found);
+            }
         }
     }
     Ok(())
@@ -72,8 +79,8 @@ pub(crate) async fn follow(shared: Arc<ServiceContext>) {
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while let Some(store) = shared.keeper.store().shared() {
         tick.tick().await;
-        if store.is_asked() {
-            refresh(&shared).await.ok();
+        if store.is_asked() && refresh(&shared).await.is_err() {
+            store.doubt(shared.now()).await;
         }
     }
 }

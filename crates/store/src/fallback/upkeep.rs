@@ -67,7 +67,7 @@ impl<S: Remote> FallbackInner<S> {
     ///
     /// # Errors
     /// The error of the store, which is noted.
-    async fn probe(&self, now: Time) -> Result<(), StoreError> {
+    pub(super) async fn probe(&self, now: Time) -> Result<(), StoreError> {
         let Ok(permit) = self.breaker.try_pass(now) else {
             return Ok(());
         };

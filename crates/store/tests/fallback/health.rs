@@ -78,6 +78,26 @@ fn a_store_that_is_down_at_the_start_opens_the_breaker_at_once() {
     assert_eq!(tend(&store, at(300)), Some(HealthChange::Up(0)));
 }
 
+/// A store without requests that fails is noticed by the call that asks for something else.
+#[test]
+fn a_doubted_store_is_probed_until_it_answers_or_is_not_asked() {
+    let store = fallback(1);
+    let limit = tokens(0, Outage::Deny, "10/1h");
+    assert!(decide(&store, &[charge(&limit, 1)], at(0)).admitted);
+    assert_eq!(tend(&store, at(1)), None);
+    ready(store.doubt(at(100)));
+    assert!(store.is_asked(), "it answers");
+    cut(&store, true);
+    ready(store.doubt(at(200)));
+    assert!(!store.is_asked());
+    assert!(matches!(tend(&store, at(201)), Some(HealthChange::Down(_))));
+    let before = store.main().calls.load(Ordering::Relaxed);
+    ready(store.doubt(at(202)));
+    assert_eq!(store.main().calls.load(Ordering::Relaxed), before);
+    cut(&store, false);
+    assert_eq!(tend(&store, at(600)), Some(HealthChange::Up(0)));
+}
+
 /// A program that never tends its store uses one that was not there at first, and pays its debts.
 #[test]
 fn requests_alone_detect_that_the_store_is_back() {
