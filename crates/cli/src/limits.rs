@@ -145,8 +145,8 @@ pub(crate) fn next_change(active: &Active, wall: WallTime) -> Option<Zoned> {
     Some(Timestamp::from_second(second).ok()?.to_zoned(zone))
 }
 
-/// Mentions that a limit with active hours is played as if it applied at all times, and one that
-/// reports correct as if none came.
+/// Mentions that a limit with active hours is played as if it applied at all times, one that
+/// reports correct as if none came, and one with a priority as if every request had it.
 pub(crate) fn played_always(rule: &Rule, output: &mut Output) {
     if let Some(active) = rule.active.as_deref() {
         let name = &rule.limit.name;
@@ -158,6 +158,12 @@ pub(crate) fn played_always(rule: &Rule, output: &mut Output) {
         let name = &rule.limit.name;
         output.talk(format!(
             "`{name}` is played without reports of results: every request keeps its charge"
+        ));
+    }
+    if rule.priority.is_some() {
+        let name = &rule.limit.name;
+        output.talk(format!(
+            "`{name}` is played whole: every request may use the part that `priority` keeps"
         ));
     }
 }
@@ -185,11 +191,9 @@ pub(crate) fn at_least(rule: &Rule) -> String {
             )
         }
     };
-    let client = match (rule.keeps_to, rule.limit.algorithm.concurrency()) {
-        (_, Some(limit)) => {
-            let at_once = limit.capacity().get();
-            format!("never has more than {} in flight", words::count(at_once))
-        }
+    let ordinary = rule.ordinary().get();
+    let client = match (rule.ordinary_rate(), rule.limit.algorithm.concurrency()) {
+        (_, Some(_)) => format!("never has more than {} in flight", words::count(ordinary)),
         (Some(quota), None) => {
             let (sends, permits) = match (ones, &rule.unit) {
                 (true, _) => ("sends", ""),
@@ -204,6 +208,8 @@ pub(crate) fn at_least(rule: &Rule) -> String {
         }
         (None, None) => {
             let (number, word) = rule.text.split_once('/').unwrap_or((&rule.text, "window"));
+            let kept = rule.priority.as_ref().map(|_| amount(rule, ordinary));
+            let number = kept.unwrap_or_else(|| number.to_owned());
             format!("sends at most {number} in each calendar {word}")
         }
     };

@@ -47,6 +47,39 @@ fn the_sum_of_a_chain_is_that_of_its_worst_cases() {
     );
 }
 
+/// Requests without priority are refused while only the last part is free.
+#[test]
+fn the_minimum_leaves_the_part_of_a_priority_out() {
+    let limit = |name: &str, numbers: &str| {
+        format!(
+            "[[limit]]\nname = \"{name}\"\nkey = [\"all\"]\n{numbers}\npriority = {{ last = \"40%\", \
+             match = {{ header.x-tier = \"gold\", ip = \"10.0.0.0/8\" }} }}\n"
+        )
+    };
+    let policy = [
+        "version = 1\ntimezone = \"UTC\"\n".to_owned(),
+        limit("hour", "limit = \"5/1h\""),
+        limit("day", "limit = \"10/day\""),
+        limit("flight", "concurrency = 10"),
+    ];
+    let desk = Desk::new().with("ratekeeper.toml", policy.concat());
+    let told = desk.terminal(&[
+        &["validate"],
+        &["explain", "--json"],
+        &["try", "--limit", "hour"],
+    ]);
+    for expected in [
+        "at least every request of a client that sends at most 3 in any 1 h",
+        "at least every request of a client that sends at most 6 in each calendar day",
+        "at least every request of a client that never has more than 6 in flight",
+        r#""at_least":{"of":1,"permits":3,"served":1,"span_ms":3600000}"#,
+        r#""at_least":{"of":1,"permits":6,"served":1,"span_ms":null}"#,
+        "`hour` is played whole: every request may use the part that `priority` keeps",
+    ] {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
+}
+
 const CHAINS: &str = r#"
 version = 1
 

@@ -9,7 +9,9 @@
 //! A part that the rule does not have is left out. Counts, times and keys change while the policy
 //! does not: callers show them beside the description.
 
-use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Call, LimitScope, Nanos, Outage, Quota};
+use ratekeeper_core::{
+    Algorithm as _, AnyAlgorithm, Call, LimitScope, Nanos, Outage, Permits, Quota,
+};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
@@ -80,7 +82,9 @@ fn parts(rule: &Rule) -> Value {
         Role::Candidate => ("candidate", None),
         Role::Seen => ("seen", None),
     };
-    let (share, client) = (rule.least_served(), rule.keeps_to);
+    let (share, client) = (rule.least_served(), rule.ordinary_rate());
+    let ordinary = rule.priority.is_some().then(|| rule.ordinary());
+    let kept = client.map(Quota::permits).or(ordinary);
     let results = |set: &ResultSet| json!({ "status": set.statuses, "outcome": set.outcomes });
     json!({
         "name": &*rule.limit.name,
@@ -104,7 +108,7 @@ fn parts(rule: &Rule) -> Value {
         "at_least": {
             "served": share.served(),
             "of": share.of(),
-            "permits": client.map(|quota| quota.permits().get()),
+            "permits": kept.map(Permits::get),
             "span_ms": client.map(|quota| Millis(quota.per())),
         },
         "active": rule.active.as_deref().map(|it| json!({

@@ -110,10 +110,27 @@ impl Rule {
         self.matcher.fields.iter().any(of_descriptors) || self.entry_names().next().is_some()
     }
 
+    /// Returns the permits that requests without priority may use: all but those of its priority.
+    pub fn ordinary(&self) -> Permits {
+        let capacity = self.limit.algorithm.capacity();
+        let priority = self.priority.as_deref();
+        let headroom = priority.map_or(Permits::ZERO, |it| it.headroom(capacity));
+        Permits::new(capacity.get().saturating_sub(headroom.get()))
+    }
+
+    /// Returns the maximum rate of a client that keeps to the limit without priority: as
+    /// [`keeps_to`](Self::keeps_to), but within its [`ordinary`](Self::ordinary) permits.
+    pub fn ordinary_rate(&self) -> Option<Quota> {
+        let quota = self.keeps_to?;
+        let least = self.ordinary().min(quota.permits());
+        let priority = self.priority.as_ref();
+        priority.map_or(Some(quota), |_| Quota::new(least, quota.per()).ok())
+    }
+
     /// Returns the least share of its requests that is served to a client that keeps to the limit
-    /// and has it to itself, if each costs 1; see [`AnyAlgorithm::least_served`].
+    /// without priority and has it to itself, if each costs 1; see [`AnyAlgorithm::least_served`].
     pub fn least_served(&self) -> Share {
-        match self.keeps_to {
+        match self.ordinary_rate() {
             Some(quota) => self.limit.algorithm.least_served(quota),
             None => Share::ALL, // by its windows, or by the permits on loan
         }
