@@ -252,7 +252,7 @@ fn policy(
     let open = OpenListeners::of(context.listeners, &settings);
     let visitors = Visitors::read(root, &client_ip, open, out);
     if open.proxy && !open.callers {
-        lints::visitors::unreceived(&drafts, plans.as_ref(), root, out);
+        lints::visitors::unreceived(&drafts, &exemptions, plans.as_ref(), root, out);
     }
     lints::impossible(&drafts, &settings, out);
     limit::cost::unmet(&drafts, out);

@@ -270,9 +270,11 @@ pub(in crate::config) fn formless(draft: &Draft<'_>, out: &mut Findings<'_>) {
     }
 }
 
-/// Reports limits by values that only callers of the check API send, if the gateway alone listens.
+/// Reports limits, exemptions and plans by values that only callers of the check API send, if the
+/// gateway alone listens.
 pub(in crate::config) fn unreceived(
     drafts: &[Draft<'_>],
+    exemptions: &[At<Arc<Exemption>>],
     plans: Option<&Plans>,
     root: Table<'_>,
     out: &mut Findings<'_>,
@@ -280,37 +282,82 @@ pub(in crate::config) fn unreceived(
     let mut report = |what: &str, value: String, at: Range<usize>| {
         let message = format!("{what} needs `{value}`, which no listener receives");
         let label = "only callers of the check API and of gRPC send it";
-        out.error(codes::UNRECEIVED, at, message, label).help(
-            "write a value of the request, such as \"header:x-user\"; or add the listener of your \
-             callers: http = \"127.0.0.1:8081\" in [listen]",
-        );
+        let instead = match &*value {
+            "outcome" => "`status` in its place",
+            _ => "a value of the request, such as \"header:x-user\"",
+        };
+        out.error(codes::UNRECEIVED, at, message, label)
+            .help(format!(
+                "write {instead}; or add the listener of your callers: http = \"127.0.0.1:8081\" \
+                 in [listen]"
+            ));
     };
-    if let Some(PlanSource::Attribute(name)) = plans.map(|plans| &plans.from) {
+    let from = plans.and_then(|plans| match &plans.from {
+        PlanSource::Attribute(name) => Some(format!("attr:{name}")),
+        PlanSource::Keys { part, .. } => sent_part([part]),
+        PlanSource::Header(_) | PlanSource::Claim(_) => None,
+    });
+    if let Some(value) = from {
         let at = root.table("plan").map(|table| table.place("from"));
-        report("[plan]", format!("attr:{name}"), at.unwrap_or_default());
+        report("[plan]", value, at.unwrap_or_default());
+    }
+    for (number, exemption) in (1..).zip(exemptions) {
+        if let Some(value) = sent_field(&exemption.value.matcher) {
+            report(&format!("exempt {number}"), value, exemption.at.clone());
+        }
     }
     for draft in drafts.iter().filter(|draft| !draft.is_off()) {
-        let what = format!("limit `{}`", draft.rule.limit.name);
-        let is_sent =
-            |part: &&KeyPart| matches!(part, KeyPart::Attribute(_) | KeyPart::Descriptor(_));
-        let part = draft.rule.key.iter().find(is_sent).map(ToString::to_string);
-        let mut fields = draft.rule.matcher.fields.iter();
-        let field = fields.find(|(field, patterns)| {
-            let is_sent = matches!(field, Field::Attribute(_)) || field.is_of_descriptors();
-            is_sent && patterns.iter().any(|pattern| !pattern.negated)
-        });
-        let field = field.map(|(field, _)| field.to_string());
-        let cost = match &draft.rule.cost {
+        let (rule, table) = (&draft.rule, draft.table);
+        let cost = match &rule.cost {
             Cost::Attribute(name) | Cost::Decimal(name, _) => Some(format!("attr:{name}")),
             _ => None,
         };
+        let stand_in = table
+            .has("missing_key")
+            .then(|| sent_part(rule.counted_parts()));
+        let extra = draft.extra.iter().flat_map(|extra| &extra.rule.key);
+        let priority = rule
+            .priority
+            .as_ref()
+            .and_then(|it| sent_field(&it.matcher));
+        let day = rule.variants.day_attribute();
+        // The gateway itself reports statuses.
+        let outcome = |field| {
+            let results = table.table(field)?;
+            (!results.has("status")).then(|| "outcome".to_owned())
+        };
         let first = [
-            (part, draft.table.place("key")),
-            (field, draft.table.place("match")),
+            (sent_part(&rule.key), table.place("key")),
+            (sent_field(&rule.matcher), table.place("match")),
             (cost, draft.cost_at.clone()),
+            (sent_part(extra), table.place("distinct")),
+            (stand_in.flatten(), table.place("missing_key")),
+            (priority, table.place("priority")),
+            (
+                day.map(|name| format!("attr:{name}")),
+                table.place("anchor"),
+            ),
+            (outcome("count"), table.place("count")),
+            (outcome("reset_on"), table.place("reset_on")),
         ];
         if let Some((value, at)) = first.into_iter().find_map(|(it, at)| Some((it?, at))) {
-            report(&what, value, at);
+            report(&format!("limit `{}`", rule.limit.name), value, at);
         }
     }
+}
+
+/// Returns the first key part that only callers of the check API and of gRPC send.
+fn sent_part<'p>(parts: impl IntoIterator<Item = &'p KeyPart>) -> Option<String> {
+    let is_sent = |part: &&KeyPart| matches!(part, KeyPart::Attribute(_) | KeyPart::Descriptor(_));
+    parts.into_iter().find(is_sent).map(ToString::to_string)
+}
+
+/// Returns the first field that a request must have, and that only such callers send.
+fn sent_field(matcher: &Matcher) -> Option<String> {
+    let mut fields = matcher.fields.iter();
+    let field = fields.find(|(field, patterns)| {
+        let is_sent = matches!(field, Field::Attribute(_)) || field.is_of_descriptors();
+        is_sent && patterns.iter().any(|pattern| !pattern.negated)
+    });
+    field.map(|(field, _)| field.to_string())
 }
