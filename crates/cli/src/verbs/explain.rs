@@ -61,6 +61,12 @@ impl ExplainArgs {
             .as_ref()
             .map_or_else(|| SystemClock::new().origin(), origin);
         let policy = source.policy(origin, output)?;
+        if let Some(config) = &policy.settings.envoy_files.config {
+            output.talk(format!(
+                "the limits of `{}` are not shown here: `ratekeeper validate` checks them",
+                config.display()
+            ));
+        }
         let wall = wall(&policy);
         let answers = request
             .as_ref()

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use ratekeeper::{Clock as _, SystemClock};
 use ratekeeper_core::Origin;
-use ratekeeper_policy::Rule;
 use ratekeeper_policy::config::{self, Diagnostic, PolicyFiles, Severity};
-use ratekeeper_policy::envoy;
+use ratekeeper_policy::envoy::{self, EnvoySettings};
+use ratekeeper_policy::{EnvoyFiles, Rule};
 use ratekeeper_server::{EnvoyFile, read_envoy_files, writable_by_all};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -85,6 +85,8 @@ struct Checked {
     sides: Vec<Sides>,
     /// Further requirement of `run`.
     note: Option<String>,
+    /// The configuration of Envoy's rate limit service that it names.
+    envoy: EnvoyFiles,
 }
 
 /// Maximum that a limit admits, and minimum that it serves, in words.
@@ -126,20 +128,32 @@ impl ValidateArgs {
             [] => vec![source::path_or_default(None)?],
             named => named.to_vec(),
         };
+        let settings = EnvoySettings {
+            merge_domains: self.merge_domains,
+            ..EnvoySettings::default()
+        };
+        let given = self.envoy_config.iter();
+        let mut envoy: Vec<_> = given.map(|path| (path.clone(), settings)).collect();
         for path in &policies {
             if let Some(remark) = writable_by_all(path) {
                 output.talk(remark);
             }
             match PolicySource::read(path) {
-                Ok(source) => checked.push(check(source)),
+                Ok(source) => {
+                    let one = check(source);
+                    let config = one.envoy.config.as_ref();
+                    envoy
+                        .extend(config.map(|file| (path.with_file_name(file), one.envoy.settings)));
+                    checked.push(one);
+                }
                 Err(failure) => {
                     unread = true;
                     output.failure(&failure);
                 }
             }
         }
-        for path in &self.envoy_config {
-            match self.check_envoy(path) {
+        for (path, settings) in &envoy {
+            match check_envoy(path, *settings) {
                 Ok(more) => checked.extend(more),
                 Err(failure) => {
                     unread = true;
@@ -159,40 +173,34 @@ impl ValidateArgs {
     }
 }
 
-impl ValidateArgs {
-    /// Checks the files of one configuration of Envoy's rate limit service together.
-    fn check_envoy(&self, path: &Path) -> Result<Vec<Checked>> {
-        let files = read_envoy_files(path).map_err(Failure::new)?;
-        let settings = envoy::EnvoySettings {
-            merge_domains: self.merge_domains,
-            ..envoy::EnvoySettings::default()
-        };
-        let texts: Vec<_> = files.iter().map(EnvoyFile::borrowed).collect();
-        let (found, valid) = match envoy::load(&texts, settings, Origin::UNIX) {
-            Ok(loaded) => (loaded.warnings, true),
-            Err(findings) => (findings, false),
-        };
-        let pairs = files.into_iter().zip(found);
-        Ok(pairs
-            .map(|(file, findings)| Checked {
-                limits: if valid { rules_of(&file) } else { 0 },
-                note: None,
-                source: PolicySource {
-                    name: file.name,
-                    text: file.text,
-                    files: PolicyFiles::default(),
-                },
-                findings,
-                sides: Vec::new(),
-            })
-            .collect())
-    }
+/// Checks the files of one configuration of Envoy's rate limit service together.
+fn check_envoy(path: &Path, settings: EnvoySettings) -> Result<Vec<Checked>> {
+    let files = read_envoy_files(path).map_err(Failure::new)?;
+    let texts: Vec<_> = files.iter().map(EnvoyFile::borrowed).collect();
+    let (found, valid) = match envoy::load(&texts, settings, Origin::UNIX) {
+        Ok(loaded) => (loaded.warnings, true),
+        Err(findings) => (findings, false),
+    };
+    let pairs = files.into_iter().zip(found);
+    Ok(pairs
+        .map(|(file, findings)| Checked {
+            limits: if valid { rules_of(&file) } else { 0 },
+            note: None,
+            envoy: EnvoyFiles::default(),
+            source: PolicySource {
+                name: file.name,
+                text: file.text,
+                files: PolicyFiles::default(),
+            },
+            findings,
+            sides: Vec::new(),
+        })
+        .collect())
 }
 
 /// Returns the number of rules of a valid file.
 fn rules_of(file: &EnvoyFile) -> usize {
-    let settings = envoy::EnvoySettings::default();
-    let loaded = envoy::load(&[file.borrowed()], settings, Origin::UNIX);
+    let loaded = envoy::load(&[file.borrowed()], EnvoySettings::default(), Origin::UNIX);
     loaded.map_or(0, |loaded| loaded.config.rules().len())
 }
 
@@ -204,6 +212,7 @@ fn check(source: PolicySource) -> Checked {
             limits: written(&loaded.policy).count(),
             sides: loaded.policy.rules.iter().map(sides).collect(),
             note: needs_a_token(loaded.policy.settings.listen.admin.as_deref()),
+            envoy: loaded.policy.settings.envoy_files,
         },
         Err(findings) => Checked {
             source,
@@ -211,6 +220,7 @@ fn check(source: PolicySource) -> Checked {
             limits: 0,
             sides: Vec::new(),
             note: None,
+            envoy: EnvoyFiles::default(),
         },
     }
 }
