@@ -57,7 +57,7 @@ const FORWARD: &str = "
 # Requests that pass are forwarded to the application; a list of addresses is used in turn.
 [listen.proxy]
 address  = \"127.0.0.1:8080\"
-upstream = \"http://UPSTREAM\"
+upstream = \"UPSTREAM\"
 
 ";
 const PROXIES: &str = "#PROXIES#";
@@ -115,7 +115,10 @@ impl Proxy {
 impl InitArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
         let service = address(&self.service)?;
-        let upstream = address(self.upstream.as_deref().unwrap_or(APPLICATION))?;
+        let upstream = match (self.upstream.as_deref(), self.proxy) {
+            (Some(text), None) => forwarded(text)?,
+            (text, _) => address(text.unwrap_or(APPLICATION))?,
+        };
         let kept = self.kept(output)?;
         if kept.is_none() {
             self.write(&upstream)?;
@@ -212,7 +215,15 @@ fn next_steps(file: &Path, kept: Option<&Policy>) -> String {
     )
 }
 
-/// Returns `HOST:PORT` of a URL or an address.
+/// Returns the URL of an upstream of ratekeeper's own gateway.
+fn forwarded(text: &str) -> Result<String> {
+    let url = format!("http://{text}").parse();
+    url.or_else(|_| text.parse::<UpstreamUrl>())
+        .map(|url| url.to_string())
+        .map_err(|error| Failure::new(error.reason).hint(error.help))
+}
+
+/// Returns `HOST:PORT` of a URL or an address, for the configuration of a proxy.
 fn address(text: &str) -> Result<String> {
     let url = match text.split_once("://") {
         Some(("http", _)) => text.to_owned(),

@@ -20,6 +20,22 @@ fn a_file_is_written_once() {
 }
 
 #[test]
+fn the_gateway_forwards_to_each_kind_of_upstream() {
+    for (named, written) in [
+        ("127.0.0.1:3000", "http://127.0.0.1:3000"),
+        ("https://app.example.com", "https://app.example.com:443"),
+        ("unix:/run/app.sock", "unix:/run/app.sock"),
+    ] {
+        let desk = Desk::new();
+        desk.terminal(&[&["init", "--upstream", named]]);
+        let policy = std::fs::read_to_string(desk.path().join("ratekeeper.toml")).unwrap();
+        let line = format!("upstream = \"{written}\"\n");
+        assert!(policy.contains(&line), "{named}: {policy}");
+        assert_eq!(desk.run(&["validate"]).status.code(), Some(0));
+    }
+}
+
+#[test]
 fn the_starter_has_no_findings() {
     let desk = Desk::new();
     for arguments in [&["init"][..], &["init", "for.toml", "--for", "nginx"]] {

@@ -41,6 +41,7 @@ pub(super) fn impossible(drafts: &[Draft<'_>], settings: &Settings, out: &mut Fi
         let at = draft.cost_at.clone();
         let (which, field) = match draft.rule.cost {
             Cost::Priced(_) => ("requests of this price", "is"),
+            _ if draft.table.table("cost").is_some() => ("a request", "reserve"),
             _ => ("a request", "cost"),
         };
         let message = format!("limit `{name}` can never let {which} pass");

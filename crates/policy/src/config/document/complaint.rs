@@ -178,8 +178,10 @@ impl Findings<'_> {
                 let part = format!("{group}:{}", name.unwrap_or_else(|| "NAME".to_owned()));
                 format!("write the part as the limit does: key = {{ \"{part}\" = \"value\" }}")
             }
-            (Shape::Tables { heading, .. }, DeValue::Table(named), _)
-                if !named.is_empty() && named.values().all(|value| !value.get_ref().is_str()) =>
+            (Shape::Tables { heading, of, .. }, DeValue::Table(named), _)
+                if !named.is_empty()
+                    && of.field("name").is_some()
+                    && named.values().all(|value| !value.get_ref().is_str()) =>
             {
                 let name = named.keys().next().map(|name| shown(name.get_ref()));
                 let name = name.unwrap_or_default();

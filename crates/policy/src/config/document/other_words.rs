@@ -102,6 +102,7 @@ const FIELDS: &[OtherWord] = &[
     ("consumergroups", PLANS),
     // express-rate-limit
     ("windowms", NUMBER),
+    ("period", NUMBER),
     ("max", NUMBER),
     ("keygenerator", KEY),
     ("skip", "write [[exempt]] with the names of the limits, or limits = [\"*\"], and with match = { path = \"/health\" }"),

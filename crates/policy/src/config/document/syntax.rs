@@ -6,7 +6,9 @@ use jiff::civil;
 use toml::Spanned;
 use toml::de::DeTable;
 
+use super::shape::Shape;
 use crate::config::diagnostic::line_start;
+use crate::config::fields::{POLICY, owner};
 use crate::config::{Findings, MAX_BYTES, Reason, codes, first_reason, shown};
 
 /// Parses the readable part of the document; `None` if there is nothing to read.
@@ -148,6 +150,12 @@ fn of_another_language(message: &str, line: &str, rest: &str) -> Option<Reason> 
     let is_inline = line.contains('{') && before.contains('{') && !name.is_empty();
     let is_word = value.starts_with(|c: char| c.is_ascii_alphabetic())
         && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let field = owner(name).map(|owner| owner.field);
+    let literal = match (literal, field.or_else(|| POLICY.field(name))) {
+        ("false", Some(it)) if it.shape.takes_off() => "\"off\"",
+        ("true", Some(it)) if !matches!(it.shape, Shape::Flag | Shape::Either(_)) => it.example,
+        _ => literal,
+    };
     first_reason! {
         is_flag => format!("`{value}` is neither `true` nor `false`"),
             format!("write {} = {literal}", shown(name));
