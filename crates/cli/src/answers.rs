@@ -14,8 +14,8 @@ use std::time::Duration;
 use jiff::{Timestamp, Zoned};
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Mode, Permits, Time};
 use ratekeeper_policy::{
-    Allowance, Asn, Charges, Country, Entry, Exemption, Facts, Field, HeldBy, Matcher, Policy,
-    Role, Rule, RuleMode, WallTime,
+    Allowance, Asn, Charges, Country, Entry, Exemption, Facts, Field, HeldBy, Matcher, MissingKey,
+    Policy, Role, Rule, RuleMode, WallTime,
 };
 
 use crate::limits;
@@ -26,6 +26,8 @@ use crate::request::CliRequest;
 pub(crate) enum LimitAnswer {
     Applies {
         key: Vec<String>,
+        /// The other keys of the request, if it has several.
+        more: Vec<Vec<String>>,
         cost: Permits,
         /// True if something stands in for a missing key part.
         fallback: bool,
@@ -88,13 +90,16 @@ struct Question<'a> {
 
 impl Question<'_> {
     fn answer(&self, index: u32, rule: &Rule, charges: &Charges) -> LimitAnswer {
-        let mut shown = charges.entries.iter().filter(|entry| entry.is_shown());
-        if let Some(entry) = shown.find(|entry| entry.rule == index) {
-            return self.applies(rule, charges, entry);
-        }
+        let mut entries = charges.entries.iter();
+        let first = entries.find(|entry| entry.is_shown() && entry.rule == index);
         if charges.missing().any(|rule| rule == index) {
-            let part = keys_in_words(rule);
-            return LimitAnswer::Refuses(format!("{part} is missing (missing_key = \"deny\")"));
+            return LimitAnswer::Refuses(no_key(rule, first));
+        }
+        let is_blocked = charges.uncharged.iter().any(|it| it.rule == index);
+        match first {
+            Some(_) if is_blocked => return LimitAnswer::Refuses("a key is blocked".into()),
+            Some(entry) => return self.applies(rule, charges, entry),
+            None => {}
         }
         if charges.is_replaced(index) {
             return LimitAnswer::Not(self.replaced(index));
@@ -137,6 +142,12 @@ impl Question<'_> {
     }
 
     fn applies(&self, rule: &Rule, charges: &Charges, entry: &Entry) -> LimitAnswer {
+        let of_rule = |it: &&Entry| it.rule == entry.rule && it.is_shown();
+        let words = |entry| rule.describe_key(charges.key(entry)).collect::<Vec<_>>();
+        let key = words(entry);
+        // A limit that counts values has an entry for each, under one key.
+        let entries = charges.entries.iter().filter(of_rule);
+        let more = entries.map(words).filter(|other| *other != key).collect();
         let numbers = || {
             let held = self.policy.allowance(rule, self.facts, self.wall)?;
             let variant = entry.variant_of(rule);
@@ -148,7 +159,8 @@ impl Question<'_> {
         let algorithm = &charges.limit(entry, rule).algorithm;
         LimitAnswer::Applies {
             numbers: (!rule.variants.is_empty()).then(numbers).flatten(),
-            key: rule.describe_key(charges.key(entry)).collect(),
+            more,
+            key,
             cost: entry.cost,
             fallback: entry.fallback,
             mode: entry.mode,
@@ -208,6 +220,15 @@ impl Question<'_> {
             _ => format!("{} is missing (missing_key)", keys_in_words(rule)),
         }
     }
+}
+
+/// Returns why a limit refuses a request whose keys, or the keys besides `first`, are not usable.
+fn no_key(rule: &Rule, first: Option<&Entry>) -> String {
+    let part = keys_in_words(rule);
+    if rule.missing_key == MissingKey::Deny && first.is_none() {
+        return format!("{part} is missing (missing_key = \"deny\")");
+    }
+    format!("{part} is missing in one spelling, or the request has over four keys, or no sure cost")
 }
 
 /// Returns the names of limits, in backticks.

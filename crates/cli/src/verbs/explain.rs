@@ -197,6 +197,7 @@ fn write_text(
         match answer {
             LimitAnswer::Applies {
                 key,
+                more,
                 cost,
                 fallback,
                 window_ends,
@@ -223,6 +224,9 @@ fn write_text(
                     None => cost.to_string(),
                 };
                 output.line(format!("    counts    {key}, cost {cost}{because}"))?;
+                for key in more {
+                    output.line(format!("    and       {}, cost {cost}", key.join(", ")))?;
+                }
                 if rule.percent.is_some() && rule.mode == RuleMode::Enforce {
                     let effect = match of_key {
                         Mode::Shadow => "in shadow mode: not among the enforced keys",

@@ -47,6 +47,40 @@ fn the_sum_of_a_chain_is_that_of_its_worst_cases() {
     );
 }
 
+/// As the service decides: each key is charged, and one spelling without the key refuses.
+#[test]
+fn explain_shows_each_key_of_a_request() {
+    let policy = "version = 1\n[[limit]]\nname = \"a\"\nkey = [\"query:user\"]\nlimit = \"2/1h\"\n\
+                  missing_key = \"deny\"\n";
+    let desk = Desk::new().with("ratekeeper.toml", policy);
+    for (request, expected) in [
+        ("GET /?user=a", "counts    query:user=a, cost 1\n    limit"),
+        ("GET /?user=a&user=c", "and       query:user=c, cost 1"),
+        (
+            "GET /",
+            "key part query:user is missing (missing_key = \"deny\")",
+        ),
+        (
+            "GET /?User=a",
+            "key part query:user is missing in one spelling",
+        ),
+        (
+            "GET /?user[]=a",
+            "key part query:user is missing in one spelling",
+        ),
+        (
+            "GET /?user=a&user=b&user=c&user=d&user=e",
+            "or the request has over four keys",
+        ),
+    ] {
+        let told = desk.terminal(&[&["explain", "--request", request, "--ip", "192.0.2.1"]]);
+        assert!(told.contains(expected), "{request}: {told}");
+    }
+    let request = "GET /?user=a&user=c";
+    let told = desk.terminal(&[&["explain", "--json", "--request", request]]);
+    assert!(told.contains(r#""more_keys":[["query:user=c"]]"#), "{told}");
+}
+
 /// Requests without priority are refused while only the last part is free.
 #[test]
 fn the_minimum_leaves_the_part_of_a_priority_out() {

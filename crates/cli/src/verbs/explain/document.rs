@@ -52,6 +52,7 @@ fn answer_document(answer: &LimitAnswer) -> Value {
     match answer {
         LimitAnswer::Applies {
             key,
+            more,
             cost,
             fallback,
             window_ends,
@@ -65,6 +66,9 @@ fn answer_document(answer: &LimitAnswer) -> Value {
                 "key_missing": fallback,
                 "window_ends": window_ends.as_ref().map(words::clock_time),
             });
+            if !more.is_empty() {
+                document["more_keys"] = json!(more);
+            }
             if let Some(numbers) = numbers {
                 let other = numbers.rule.as_ref().map(|rule| rule.text.as_str());
                 document["numbers"] = json!({ "by": numbers.by, "limit": other });
