@@ -88,7 +88,7 @@ impl BoardRow {
     pub(crate) fn decided(&self) -> [u64; 3] {
         let count = |effect| self.decisions.get(effect).copied().unwrap_or_default();
         let denied = count("denied") + count("fail_closed");
-        let passed = ["allowed", "queued", "covered", "fail_open"].map(count);
+        let passed = ["allowed", "queued", "covered", "fail_open", "uncharged"].map(count);
         [denied + passed.iter().sum::<u64>(), denied, self.near]
     }
 

@@ -147,13 +147,20 @@ fn limits(shared: &ServiceContext, policy: &Policy, query: &TopQuery) -> Value {
             TopOrder::Denied => estimate(key.denied),
             TopOrder::Requests => estimate(key.requests),
         }));
-        let [allowed, denied, queued, covered, fail_open, fail_closed] =
-            shared.observers.metrics.decisions(rule.limit.id);
+        let [
+            allowed,
+            denied,
+            queued,
+            covered,
+            fail_open,
+            fail_closed,
+            uncharged,
+        ] = shared.observers.metrics.decisions(rule.limit.id);
         about["near"] = json!(shared.observers.metrics.near(rule.limit.id));
         about["highest_percent"] = json!(shared.observers.history.highest(rule.limit.id));
         about["decisions"] = json!({
             "allowed": allowed, "denied": denied, "queued": queued, "covered": covered,
-            "fail_open": fail_open, "fail_closed": fail_closed,
+            "fail_open": fail_open, "fail_closed": fail_closed, "uncharged": uncharged,
         });
         about
     };

@@ -165,7 +165,7 @@ fn a_limit_whose_key_is_missing_is_noticed_once_an_hour() {
     }
 }
 
-/// If another limit refuses a request, this one has not counted it, nor its missing key.
+/// If another limit refuses a request, this one has charged nothing, and counts no missing key.
 #[test]
 fn a_missing_key_counts_as_its_request_does() {
     let limits = "[[limit]]\nname = \"few\"\nkey = [\"all\"]\nlimit = \"1/1h\"\n\
@@ -179,6 +179,8 @@ fn a_missing_key_counts_as_its_request_does() {
     let text = fixture.admin().get("/metrics").body;
     for line in [
         r#"ratekeeper_decisions_total{limit="user",outcome="allowed",mode="enforce"} 1"#,
+        r#"ratekeeper_decisions_total{limit="user",outcome="uncharged",mode="enforce"} 4"#,
+        r#"ratekeeper_units_total{limit="user",outcome="allowed",mode="enforce"} 1"#,
         r#"ratekeeper_key_missing_total{limit="user"} 1"#,
     ] {
         assert!(text.contains(&format!("{line}\n")), "{line}\n{text}");

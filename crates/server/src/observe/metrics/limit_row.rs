@@ -23,7 +23,7 @@ use crate::doors::hold::lets_wait;
 /// The modes of decisions, as labels.
 pub(super) const MODES: [&str; 3] = ["enforce", "shadow", "candidate"];
 /// Number of effects that are shown.
-pub(super) const EFFECTS: usize = 6;
+pub(super) const EFFECTS: usize = 7;
 const ENFORCE: usize = 0;
 const SHADOW: usize = 1;
 const CANDIDATE: usize = 2;
@@ -45,6 +45,8 @@ enum Did {
     FailOpen,
     /// Denied for the same reason.
     FailClosed,
+    /// Nothing was charged, because another limit refused the request.
+    Uncharged,
     /// Denied, because the key is banned.
     Banned,
 }
@@ -204,7 +206,13 @@ impl LimitRow {
     /// Returns the counts in the form of the history.
     pub(super) fn tally(&self) -> Tally {
         let counts = self.counts().decisions;
-        let passed = [Did::Allowed, Did::Queued, Did::Covered, Did::FailOpen];
+        let passed = [
+            Did::Allowed,
+            Did::Queued,
+            Did::Covered,
+            Did::FailOpen,
+            Did::Uncharged,
+        ];
         let passed = passed.map(|did| sum_of(&counts)[did as usize]);
         let denied =
             |mode: &[u64; EFFECTS]| mode[Did::Denied as usize] + mode[Did::FailClosed as usize];
@@ -225,14 +233,20 @@ impl LimitRow {
             _ if !outcome.is_asked => return false,
             Verdict::Allow if outcome.outage == Some(Outage::Allow) && admitted => Did::FailOpen,
             Verdict::Deny { .. } if outcome.outage == Some(Outage::Deny) => Did::FailClosed,
-            _ if is_covered && !admitted => return false,
+            _ if is_covered && !admitted => Did::Uncharged,
             _ if is_covered => Did::Covered,
-            Verdict::Allow | Verdict::AllowAfter(_) if !admitted => return false,
+            Verdict::Allow | Verdict::AllowAfter(_) if !admitted => Did::Uncharged,
             Verdict::Allow => Did::Allowed,
             Verdict::AllowAfter(_) => Did::Queued,
             Verdict::Banned { .. } => Did::Banned,
             _ => Did::Denied,
         };
+        let mode = self.mode_of(outcome);
+        let counters = self.counters_of(outcome);
+        counters.decisions[mode][did as usize].add(1);
+        if matches!(did, Did::Uncharged) {
+            return false;
+        }
         let is_known = !matches!(did, Did::FailOpen | Did::FailClosed);
         let is_spent = matches!(did, Did::Covered | Did::Denied | Did::Banned);
         let has_room = outcome.decision.remaining >= outcome.cost;
@@ -245,9 +259,6 @@ impl LimitRow {
         if outcome.key_missing {
             self.key_missing.add(1);
         }
-        let mode = self.mode_of(outcome);
-        let counters = self.counters_of(outcome);
-        counters.decisions[mode][did as usize].add(1);
         counters.units[mode][did as usize].add(outcome.cost.get());
         let bans = matches!(outcome.decision.verdict, Verdict::Ban { .. });
         if bans {
@@ -421,7 +432,7 @@ mod tests {
         old.own.decisions[0][Did::Banned as usize].add(2);
         let kept = Arc::new(old).under(row("[metrics]\nnear_percent = 50"));
         let counts = kept.counts();
-        assert_eq!(counts.decisions[0], [0, 5, 0, 0, 0, 0]);
+        assert_eq!(counts.decisions[0], [0, 5, 0, 0, 0, 0, 0]);
         assert_eq!(counts.banned, [2, 0, 0]);
         let same = Arc::clone(&kept).under(row("[metrics]\nnear_percent = 50"));
         assert!(Arc::ptr_eq(&kept, &same));

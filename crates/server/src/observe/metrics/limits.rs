@@ -29,6 +29,7 @@ const DID: [&str; EFFECTS] = [
     "covered",
     "fail_open",
     "fail_closed",
+    "uncharged",
 ];
 /// The effect of a limit from which a request is exempt, so that it is not asked.
 const EXEMPT: &str = "exempt";
@@ -316,6 +317,7 @@ impl LimitCounts {
                 row.may_be_covered,
                 may_fail(Outage::Allow),
                 may_fail(Outage::Deny),
+                false,
             ],
             counts: row.counts(),
             levels: (sources.levels)(row.id),
