@@ -206,19 +206,11 @@ impl LimitRow {
     /// Returns the counts in the form of the history.
     pub(super) fn tally(&self) -> Tally {
         let counts = self.counts().decisions;
-        let passed = [
-            Did::Allowed,
-            Did::Queued,
-            Did::Covered,
-            Did::FailOpen,
-            Did::Uncharged,
-        ];
-        let passed = passed.map(|did| sum_of(&counts)[did as usize]);
         let denied =
             |mode: &[u64; EFFECTS]| mode[Did::Denied as usize] + mode[Did::FailClosed as usize];
-        let [enforce, rehearsed @ ..] = &counts;
+        let ([enforce, rehearsed @ ..], all) = (&counts, sum_of(&counts));
         Tally {
-            allowed: passed.iter().sum(),
+            allowed: all.iter().sum::<u64>() - denied(&all),
             denied: denied(enforce),
             other: rehearsed.iter().map(denied).sum(),
             highest: 0,
