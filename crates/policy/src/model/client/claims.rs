@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 
 use crate::http::octets::values_of;
 use crate::model::client::tokens::{Tokens, VerifiedClaims};
+use crate::model::keys::stated::{BEARER, tokens};
 use crate::{Facts, WallTime};
 
 /// Claims about a request, from a token that has been verified.
@@ -39,25 +40,23 @@ impl<'a> LazyClaims<'a> {
         }
     }
 
-    /// Verifies the token. A request with two headers has none, because the application may read
-    /// the other one.
+    /// Verifies the token: of several, the first that is valid, because the application may read
+    /// it, and a request without any might pay nothing.
     fn verify(&self) -> Option<VerifiedClaims> {
-        let mut values = values_of(self.headers, self.tokens.header());
-        let (value, None) = (values.next()?, values.next()) else {
-            return None;
-        };
-        let (scheme, token) = value.split_at_checked(BEARER.len()).unwrap_or((b"", value));
-        let token = match scheme.eq_ignore_ascii_case(BEARER) {
-            true => token.trim_ascii(),
-            false if self.tokens.header() == "authorization" => return None,
-            false => value,
-        };
-        self.tokens.verify(token, self.wall)
+        let lines = values_of(self.headers, self.tokens.header());
+        let mut found: Vec<&[u8]> = lines.flat_map(|line| tokens(line, BEARER)).collect();
+        found.dedup();
+        if found.len() > 2 * AT_AN_END {
+            found.drain(AT_AN_END..found.len() - AT_AN_END);
+        }
+        let mut valid = found.iter();
+        valid.find_map(|token| self.tokens.verify(token, self.wall))
     }
 }
 
-/// Scheme of RFC 6750; the only one of `authorization`, and optional in other headers.
-const BEARER: &[u8] = b"Bearer ";
+/// Number of tokens at each end of the header that are verified, if there are more: applications
+/// read the first or the last.
+const AT_AN_END: usize = 2;
 
 impl Claims for LazyClaims<'_> {
     fn claim(&self, name: &str) -> Option<&str> {

@@ -18,6 +18,7 @@
 //!   X-User: a  X-User: b            a, b, "a, b", "a,b"  Express, PHP: the third; Flask: the last
 //!   bASIC  Yjp4  Basic Y!jp4        Basic b:x            all
 //!   Basic -_-_Yjp4                  with -_ as +/, b:x   Express; Django, PHP, Rack: b:x
+//!   Bearer b x  x Bearer b,x        each word            Express: b; Laravel: b
 //! ```
 //!
 //! In doubt every value counts against the client: a key is charged under each, `match` holds if
@@ -27,15 +28,20 @@ mod spelling;
 
 use std::iter::once;
 
-use crate::http::octets::{split_once, trim};
+use crate::http::octets::{split_once, trim, values_of};
 use crate::model::matching::body::{is_same_form_name, json_leaves};
 use crate::{BodyField, Facts};
 
-pub(crate) use spelling::{cookie, credentials, without_escapes};
+pub(crate) use spelling::{cookie, credentials, tokens, without_escapes};
 use spelling::{decoded, is_basic, unquoted, up_to_padding};
 
 /// Prefix of a cookie whose value is JSON, for the cookie-parser of Express.
 const JSON_COOKIE: &[u8] = b"j:";
+
+/// Scheme of RFC 6750.
+pub(crate) const BEARER: &[u8] = b"Bearer";
+/// Schemes of `authorization` with one token.
+const TOKEN_SCHEMES: [&[u8]; 3] = [BEARER, b"Token", b"JWT"];
 
 /// A place where a request states values under a name.
 #[derive(Clone, Copy)]
@@ -166,7 +172,7 @@ fn each_field(
     if !is_credential_header(name) {
         return each_line(headers, name, |line| take(Stated::plain(line)));
     }
-    each_line(headers, name, |strict| {
+    let best = each_line(headers, name, |strict| {
         let mut take_normal = |line: &[u8]| {
             let normal = credentials(line);
             take(Stated {
@@ -182,7 +188,19 @@ fn each_field(
                 take_normal(&rest.copied().collect::<Vec<_>>());
             }
         }
-    })
+    });
+    for strict in values_of(headers, name) {
+        for scheme in TOKEN_SCHEMES {
+            for token in tokens(strict, scheme).filter(|token| token.len() < strict.len()) {
+                let line = [scheme, token].join(&b' ');
+                take(Stated {
+                    strict,
+                    normal: credentials(&line).as_bytes(),
+                });
+            }
+        }
+    }
+    best
 }
 
 /// Takes the lines of a header, trimmed; of different ones also the one line that servers make of
@@ -216,6 +234,8 @@ fn each_line(headers: &[(&str, &[u8])], name: &str, mut take: impl FnMut(&[u8]))
 /// Takes each token of `Authorization: Bearer`, and an empty one for another scheme.
 pub(crate) fn each_bearer(facts: &Facts<'_>, mut take: impl FnMut(&[u8])) {
     each_line(facts.headers, "authorization", |line| take(bearer(line)));
+    let lines = values_of(facts.headers, "authorization");
+    lines.flat_map(|line| tokens(line, BEARER)).for_each(take);
 }
 
 /// Returns the quoted string at the start of a text, with its quotes; `;` may be in it.

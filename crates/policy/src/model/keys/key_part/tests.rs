@@ -195,7 +195,10 @@ fn an_api_key_is_the_header_or_the_bearer_token() {
         (&[("authorization", b"Basic abc")], None),
         (&[("authorization", b"Bearer")], None),
         (&[("authorization", b"Bearer  ")], None),
-        (&[("authorization", b"Bearerabc")], None),
+        (
+            &[("authorization", b"Bearerabc")], // one word: its scheme may be missing
+            Some("sha256:1993c7ac5496b8c9421df4740ccb417b"),
+        ),
         (&[], None),
     ] {
         let facts = Facts {

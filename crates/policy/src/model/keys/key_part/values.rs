@@ -123,13 +123,20 @@ impl KeyPart {
                 return Ok(());
             }
             Self::ApiKey => {
-                let mut take_found = |value: &[u8]| {
+                // An empty value says that an application may find none in this place.
+                let [mut by_header, mut by_bearer] = [None; 2];
+                let mut take_found = |value: &[u8], is_certain: &mut Option<bool>| {
+                    *is_certain = Some(is_certain.unwrap_or(true) && !value.is_empty());
                     if !value.is_empty() {
                         take(value);
                     }
                 };
-                StatedPlace::Header("x-api-key").each(facts, |value| take_found(value.normal));
-                stated::each_bearer(facts, take_found);
+                StatedPlace::Header("x-api-key")
+                    .each(facts, |value| take_found(value.normal, &mut by_header));
+                stated::each_bearer(facts, |value| take_found(value, &mut by_bearer));
+                if by_header != Some(true) && by_bearer != Some(true) {
+                    take(b"");
+                }
                 return Ok(());
             }
             Self::Cookie(name) => {

@@ -57,6 +57,22 @@ pub(crate) fn credentials(value: &[u8]) -> Normal<'_> {
     Normal::Changed(out)
 }
 
+/// Returns the tokens that applications find behind a scheme, or in a line of one word: the rest up
+/// to a space, a comma or a quote, which is one token of RFC 6750 unless a client made it otherwise.
+pub(crate) fn tokens<'v>(line: &'v [u8], scheme: &'v [u8]) -> impl Iterator<Item = &'v [u8]> {
+    let ends = |byte: &u8| !byte.is_ascii_graphic() || b",;\"'".contains(byte);
+    let words = line.split(ends).filter(|word| !word.is_empty());
+    let is_scheme = |word: &[u8]| {
+        let end = word.len().checked_sub(scheme.len());
+        end.is_some_and(|at| word[at..].eq_ignore_ascii_case(scheme))
+    };
+    let is_one = words.clone().nth(1).is_none();
+    let behind = words.skip_while(move |word| !is_one && !is_scheme(word));
+    let tokens = behind.filter(move |word| !is_scheme(word));
+    let tokens = tokens.map(|word| word.strip_prefix(b"token=").unwrap_or(word)); // Rails
+    tokens.filter(|word| !word.is_empty())
+}
+
 pub(super) fn is_basic(value: &[u8]) -> bool {
     let scheme = value.split(|byte| matches!(byte, b' ' | b'\t')).next();
     scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"Basic"))
@@ -207,6 +223,22 @@ mod tests {
                 b"Basic a:b",
                 "{value}"
             );
+        }
+        for (line, expected) in [
+            (&b"Bearer abc.d-e_f~+/=="[..], &[&b"abc.d-e_f~+/=="[..]][..]),
+            (b"bearer\tabc", &[b"abc"]),
+            (b"Bearer abc\xa0\xa0", &[b"abc"]),
+            (b"Bearer abc\xe3\x80\x80", &[b"abc"]),
+            (b"Bearer abc,x y", &[b"abc", b"x", b"y"]),
+            (b"Bearer x Bearer abc", &[b"x", b"abc"]),
+            (b"x yBearer abc", &[b"abc"]),
+            (b"Bearer token=\"abc\"; n=1", &[b"abc", b"n=1"]),
+            (b"abc", &[b"abc"]),
+            (b"Bearer", &[]),
+            (b"Basic YTpi", &[]),
+            (b"AWS4-HMAC-SHA256 Credential=a, SignedHeaders=b", &[]),
+        ] {
+            assert_eq!(tokens(line, b"Bearer").collect::<Vec<_>>(), expected);
         }
         assert_eq!(up_to_padding(b"Basic YTpi=Yw"), Some(&b"Basic YTpi"[..]));
         assert_eq!(up_to_padding(b"Basic YTpi=="), None);

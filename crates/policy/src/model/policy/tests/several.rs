@@ -148,6 +148,42 @@ fn headers_and_cookies_are_charged_under_each_value() {
         let found = with(&format!("key = [\"{limit}\"]"), headers);
         assert_eq!(found, expected, "{limit} {headers:?}");
     }
+    // A word that only some applications take for a key leaves the key missing for others.
+    for (value, expected) in [
+        (&b"Bearer real"[..], 1),
+        (b"real", 2),
+        (b"x Bearer real", 2),
+    ] {
+        let headers = &[("authorization", value)];
+        assert_eq!(with("key = [\"api_key\"]", headers), expected);
+        let headers = &[("authorization", value), ("x-api-key", b"k")];
+        assert_eq!(with("key = [\"api_key\"]", headers), 2);
+    }
+    for (value, by_bearer, by_header) in [
+        (&b"Bearer abc.def-ghi"[..], 1, 1),
+        (b"Bearer real x1", 3, 3),
+        (b"Bearer real,x1", 3, 3),
+        (b"Bearer x1 Bearer real", 3, 3),
+        (b"x Bearer real", 2, 2),
+        (b"Bearer\treal", 2, 2),
+        (b"Bearer real\xa0\xa0", 2, 2),
+        (b"Bearer a b c d", 5, 5),
+        (b"Token real x1", 1, 3),
+        (b"real", 2, 1),
+        (b"Basic YTpi", 1, 1),
+        (
+            b"AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders=c;d, Signature=e",
+            1,
+            1,
+        ),
+    ] {
+        let headers = &[("authorization", value)];
+        for (part, expected) in [("bearer", by_bearer), ("header:authorization", by_header)] {
+            let found = with(&format!("key = [\"{part}\"]"), headers);
+            let expected = if expected > 4 { 2 } else { expected }; // refused
+            assert_eq!(found, expected, "{part} {}", value.escape_ascii());
+        }
+    }
     // Spellings of one value are one key, and one override of an operator meets them.
     let key = |value: &[u8]| {
         let line = [b"sid=", value].concat();
