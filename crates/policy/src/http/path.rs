@@ -17,7 +17,7 @@
 //!
 //! Servers disagree on the following features. A path with any of them is read in the way of each
 //! kind of server. A limit is for a request if it is for one of its readings; an exemption must
-//! hold for all of them. So no spelling that some server routes to a handler escapes the limit on
+//! hold for all of them. A key by the path is one for each reading that the limit is for. So no spelling that some server routes to a handler escapes the limit on
 //! that handler.
 //!
 //! ```text
@@ -128,6 +128,10 @@ impl<'a> Readings<'a> {
     /// Returns the normal form.
     pub(crate) fn normal(&self) -> &Reading<'a> {
         &self.normal
+    }
+
+    pub(crate) fn are_several(&self) -> bool {
+        !self.others.is_empty()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Reading<'a>> {

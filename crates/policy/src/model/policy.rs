@@ -172,7 +172,7 @@ impl Policy {
             key,
             parts: &rule.key,
             request: keys.request(),
-            around: keys.around(None, rule),
+            around: keys.around(rule),
             unix_nanos: keys.wall().unix_seconds().unwrap_or(0) * 1_000_000_000,
         };
         rule.variants.held(&ask, self.plans.as_ref())

@@ -8,10 +8,11 @@
 //!   ip/N         N to 32: IPv4 cut to N bits,       unknown
 //!                IPv6 as above; N above 32: IPv6
 //!                cut to N bits, IPv4 whole
-//!   path         the normal path, in lower case     never
-//!                unless `path_case` is "sensitive"
-//!   route        the value of `match.path` that     never
-//!                matched, else the normal path
+//!   path         each reading of the path that      never
+//!                matched, in lower case unless
+//!                `path_case` is "sensitive"
+//!   route        each value of `match.path` that    never
+//!                matched a reading, else as `path`
 //!   method host  upper case; lower case, no port    unknown
 //!   country      NO, or that of unknown addresses   never
 //!   continent    EU, or ZZ

@@ -82,9 +82,9 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
     }
 
     /// Returns the values that a key part depends on besides the request.
-    pub(crate) fn around<'a>(&self, route: Option<&'a str>, rule: &Rule) -> Around<'a> {
+    pub(crate) fn around<'a>(&self, rule: &'a Rule) -> Around<'a> {
         Around {
-            route,
+            matcher: Some(&rule.matcher),
             ipv6_prefix: self.ipv6_prefix,
             path_case: rule.matcher.path_case,
         }
@@ -162,13 +162,7 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
 
     /// Returns all values of a part under a rule, at least one.
     fn rule_parts(&self, part: &KeyPart, rule: &Rule) -> Vec<(KeySubject, KeyBytes)> {
-        let all = |part: &KeyPart| {
-            part.all(
-                self.request,
-                self.around(self.route(part, rule), rule),
-                MAX_KEYS + 1,
-            )
-        };
+        let all = |part: &KeyPart| part.all(self.request, self.around(rule), MAX_KEYS + 1);
         let Ok(values) = all(part) else {
             return vec![(KeySubject::Deny, KeyBytes::default())];
         };
@@ -209,8 +203,9 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
         let start = out.len();
         let value = self.value(part, rule, out);
         let takes_work = match part {
-            // Depends on the rule.
+            // These depend on the rule.
             KeyPart::Route => false,
+            KeyPart::Path if self.request.readings().are_several() => false,
             KeyPart::Ip { .. } => true,
             _ => is_hashed(&out[start..]),
         };
@@ -226,17 +221,9 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
     }
 
     fn value(&mut self, part: &KeyPart, rule: &Rule, out: &mut KeyBytes) -> PartValue {
-        let around = self.around(self.route(part, rule), rule);
-        let value = part.write(self.request, around, out);
+        let value = part.write(self.request, self.around(rule), out);
         self.has_several |= value == PartValue::FirstOfSeveral;
         value
-    }
-
-    fn route<'a>(&self, part: &KeyPart, rule: &'a Rule) -> Option<&'a str> {
-        match part {
-            KeyPart::Route => rule.matcher.route(self.request),
-            _ => None,
-        }
     }
 }
 

@@ -360,7 +360,7 @@ mod tests {
             parts: &vec![KeyPart::Host; values.len()],
             request: &RequestFacts::new(&facts),
             around: Around {
-                route: None,
+                matcher: None,
                 ipv6_prefix: 64,
                 path_case: PathCase::Insensitive,
             },

@@ -93,7 +93,19 @@ impl Matcher {
         request: &RequestFacts<'_>,
         effect: MatchEffect,
     ) -> bool {
-        let matches = |pattern: &Pattern, spelling: usize, value: FieldValue<'_>| {
+        let matches = self.comparison(effect);
+        match effect {
+            MatchEffect::Limits => field.any_reading(request, |it| patterns.accept(it, matches)),
+            MatchEffect::Exempts => !field.any_reading(request, |it| !patterns.accept(it, matches)),
+        }
+    }
+
+    /// Returns the comparison of a pattern with a spelling, given its place, negation aside.
+    fn comparison(
+        &self,
+        effect: MatchEffect,
+    ) -> impl Fn(&Pattern, usize, FieldValue<'_>) -> bool + Copy + '_ {
+        move |pattern, spelling, value| {
             let counts_more = pattern.negated == (effect == MatchEffect::Exempts);
             match value {
                 FieldValue::Path(path) if counts_more => pattern.matches_path(path, self.path_case),
@@ -103,28 +115,40 @@ impl Matcher {
                 }
                 FieldValue::Address(ip) => pattern.matches_ip(ip),
             }
-        };
-        match effect {
-            MatchEffect::Limits => field.any_reading(request, |it| patterns.accept(it, matches)),
-            MatchEffect::Exempts => !field.any_reading(request, |it| !patterns.accept(it, matches)),
         }
     }
 
-    /// Returns the path pattern that matched, as written; `None` if no value asks for a path.
-    pub(crate) fn route(&self, request: &RequestFacts<'_>) -> Option<&str> {
+    /// Calls `take` with the path in each reading that a limit for this request is for, and with the
+    /// first value of `match.path` that matched there, as written; `None` if no value asks for a path.
+    pub(crate) fn each_path<'m>(
+        &'m self,
+        request: &RequestFacts<'_>,
+        mut take: impl FnMut(&[u8], Option<&'m str>),
+    ) {
         let mut fields = self.fields.iter();
-        let (_, patterns) = fields.find(|(field, _)| *field == Field::Path)?;
-        let mut first: Option<usize> = None;
-        for reading in request.readings().iter() {
-            patterns.any_near(FieldValue::Path(reading), |at, pattern| {
-                let earlier = first.is_none_or(|first| at < first);
-                if earlier && !pattern.negated && pattern.matches_path(reading, self.path_case) {
-                    first = Some(at);
+        let field = fields.find(|(field, _)| *field == Field::Path);
+        let readings = request.readings();
+        for reading in readings.iter() {
+            let value = FieldValue::Path(reading);
+            let mut route: Option<usize> = None;
+            if let Some((_, patterns)) = field {
+                if readings.are_several()
+                    && !patterns.accept(&[value], self.comparison(MatchEffect::Limits))
+                {
+                    continue;
                 }
-                false
-            });
+                patterns.any_near(value, |at, pattern| {
+                    let earlier = route.is_none_or(|first| at < first);
+                    if earlier && !pattern.negated && pattern.matches_path(reading, self.path_case)
+                    {
+                        route = Some(at);
+                    }
+                    false
+                });
+            }
+            let route = field.and_then(|(_, patterns)| patterns.get(route?));
+            take(reading.path(self.path_case), route.map(Pattern::text));
         }
-        Some(patterns.get(first?)?.text())
     }
 }
 

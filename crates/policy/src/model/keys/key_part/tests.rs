@@ -4,7 +4,7 @@ use ratekeeper_core::Key;
 
 use super::*;
 use crate::model::matching::request::RequestFacts;
-use crate::{Facts, KeyBytes, PathCase};
+use crate::{Facts, Field, KeyBytes, Matcher, PathCase, Pattern};
 
 #[test]
 fn key_parts_print_as_they_are_written() {
@@ -112,6 +112,11 @@ fn values_come_in_one_spelling() {
         attributes: &[("user_id", "u1"), ("none", "")],
         ..Facts::default()
     };
+    let pattern = Pattern::parse(&Field::Path, "/users/{id}").unwrap();
+    let users = Matcher {
+        fields: vec![(Field::Path, vec![pattern].into())],
+        ..Matcher::default()
+    };
     let abc = "sha256:ba7816bf8f01cfea414140de5dae2223";
     for (part, expected) in [
         ("ip", Some("2001:db8:1:2::/64")),
@@ -134,7 +139,7 @@ fn values_come_in_one_spelling() {
         ("attr:user_id", Some("u1")),
         ("attr:none", None),
     ] {
-        check(part, &facts, Some("/users/{id}"), expected);
+        check(part, &facts, Some(&users), expected);
     }
     check("route", &facts, None, Some("/users/7"));
 }
@@ -237,11 +242,11 @@ fn an_unknown_value_is_missing() {
     check("api_key", &nothing, None, None);
 }
 
-fn check(part: &str, facts: &Facts<'_>, route: Option<&str>, expected: Option<&str>) {
+fn check(part: &str, facts: &Facts<'_>, matcher: Option<&Matcher>, expected: Option<&str>) {
     let mut out = KeyBytes::default();
     let request = RequestFacts::new(facts);
     let around = Around {
-        route,
+        matcher,
         ipv6_prefix: 64,
         path_case: PathCase::Insensitive,
     };

@@ -5,14 +5,14 @@ use ratekeeper_core::Key;
 use super::{KeyPart, prefix};
 use crate::model::keys::stated::{self, Stated, StatedPlace};
 use crate::{
-    BodyValue, Facts, KeyBytes, PathCase, RequestFacts, http::network, model::keys::value,
+    BodyValue, Facts, KeyBytes, Matcher, PathCase, RequestFacts, http::network, model::keys::value,
 };
 
 /// Values that a key part depends on besides the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Around<'a> {
-    /// The value of `match.path` that matched.
-    pub(crate) route: Option<&'a str>,
+    /// Of the rule, if there is one: it chooses the readings of the path that count.
+    pub(crate) matcher: Option<&'a Matcher>,
     pub(crate) ipv6_prefix: u8,
     pub(crate) path_case: PathCase,
 }
@@ -151,10 +151,16 @@ impl KeyPart {
                 StatedPlace::Query(name).each(facts, take_normal);
                 return Ok(());
             }
-            Self::Path => request.path(around.path_case),
-            Self::Route => around
-                .route
-                .map_or_else(|| request.path(around.path_case), str::as_bytes),
+            Self::Path | Self::Route => match around.matcher {
+                None => request.path(around.path_case),
+                Some(matcher) => {
+                    matcher.each_path(request, |path, route| match route {
+                        Some(route) if *self == Self::Route => take(route.as_bytes()),
+                        _ => take(path),
+                    });
+                    return Ok(());
+                }
+            },
             Self::Method => request.method(),
             Self::Host => request.host(),
             Self::Country => request.country().code().as_bytes(),
@@ -194,7 +200,7 @@ impl KeyPart {
     }
 
     /// Returns the value of a request that a key holds as a hash: a secret, or a long one. `None` for
-    /// addresses, which are never hashed, and for `route`.
+    /// addresses, which are never hashed.
     pub(crate) fn unhashed(
         &self,
         hash: &[u8],
@@ -215,7 +221,7 @@ impl KeyPart {
     /// Appends the value of a part that a key holds in one spelling.
     pub(crate) fn write_fact(&self, facts: &Facts<'_>, path_case: PathCase, out: &mut KeyBytes) {
         let around = Around {
-            route: None,
+            matcher: None,
             ipv6_prefix: 128,
             path_case,
         };

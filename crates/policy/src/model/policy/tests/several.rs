@@ -81,6 +81,52 @@ fn a_key_is_charged_under_each_value() {
 }
 
 #[test]
+fn a_key_is_charged_under_each_reading_of_the_path_that_matches() {
+    let login = "match = { path = \"/login\" }\nkey = [\"path\"]";
+    let route = "match = { path = [\"/u/{id}\", \"/u/{id}/{x}\", \"/login\"] }\nkey = [\"route\"]";
+    let all = "key = [\"path\"]";
+    for (limit, path, expected) in [
+        (login, "/r1%5cx/../login", &["path=/login"][..]),
+        (login, "/r2\\y/../login", &["path=/login"]),
+        (login, "//r1/LOGIN", &["path=/login"]),
+        (all, "/LOGIN", &["path=/login"]),
+        (all, "//r1/login", &["path=/r1/login", "path=/login"]),
+        (all, "/a%2fb", &["path=/a/b", "path=/a%2fb"]),
+        (all, "/a;b%2fc\\..\\d%5c/../e", &["path=/a/e", "!l"]),
+        (route, "/login", &["route=/login"]),
+        (route, "/x", &[]),
+        (
+            route,
+            "/u/..%2flogin",
+            &["route=/login", "route=/u/{id}", "route=/u/{id}/{x}"],
+        ),
+    ] {
+        let facts = Facts { path, ..facts() };
+        assert_eq!(keys(limit, &facts), expected, "{path}");
+    }
+    // A long value is remembered, but not for a rule that is for another reading.
+    let long = format!("/{}", "a".repeat(300));
+    let path = format!("/r1%5cx/..{long}");
+    let limit = format!("match = {{ path = \"{long}\" }}\nkey = [\"path\"]");
+    let both = policy(&[("a", "key = [\"path\"]"), ("b", &limit)]);
+    let of_both = charged(
+        &both,
+        &Facts {
+            path: &path,
+            ..facts()
+        },
+    );
+    let plain = charged(
+        &both,
+        &Facts {
+            path: &long,
+            ..facts()
+        },
+    );
+    assert_eq!(of_both.last(), plain.last());
+}
+
+#[test]
 fn headers_and_cookies_are_charged_under_each_value() {
     let with =
         |limit: &str, headers: &[(&str, &[u8])]| keys(limit, &Facts { headers, ..facts() }).len();
