@@ -14,6 +14,7 @@
 //!   sid=a; sid=b                    a, b                 PHP: a; Django: b
 //!   sid=%62  sid="b"  sid="\142"    b                    Express, PHP; Express; Django, Flask
 //!   sid=j:"b"                       j:"b", b             Express: b
+//!   sid=a sid=b  \xa0sid=b           a, b; b, none        Bottle; Starlette: b
 //!   X_User: b                       b, none              PHP
 //!   X-User: a  X-User: b            a, b, "a, b", "a,b"  Express, PHP: the third; Flask: the last
 //!   bASIC  Yjp4  Basic Y!jp4        Basic b:x            all
@@ -33,7 +34,7 @@ use crate::model::matching::body::{is_same_form_name, json_leaves};
 use crate::{BodyField, Facts};
 
 pub(crate) use spelling::{cookie, credentials, tokens, without_escapes};
-use spelling::{decoded, is_basic, unquoted, up_to_padding};
+use spelling::{decoded, is_basic, stripped, unquoted, up_to_padding};
 
 /// Prefix of a cookie whose value is JSON, for the cookie-parser of Express.
 const JSON_COOKIE: &[u8] = b"j:";
@@ -137,30 +138,65 @@ fn each_cookie(line: &[u8], name: &str, take: &mut impl FnMut(Stated<'_>)) -> Na
         let name_match = if found.trim_ascii_start() == name.as_bytes() {
             NameMatch::Exact
         } else {
-            compare(trim(found), name).min(NameMatch::Lenient)
+            compare_cookies(found, name)
         };
-        if name_match == NameMatch::Different {
-            continue;
-        }
         best = best.max(name_match);
-        let long = quoted(&tail[pair.len() - value.len()..]);
-        let long = long.filter(|long| long.len() > value.len());
-        for strict in once(value).chain(long) {
-            let mut take_normal = |value: &[u8]| {
-                let normal = cookie(value);
-                take(Stated {
-                    strict,
-                    normal: normal.as_bytes(),
-                });
-            };
-            take_normal(strict);
-            let decoded = decoded(unquoted(strict));
-            if let Some(json) = decoded.as_bytes().strip_prefix(JSON_COOKIE) {
-                json_leaves(json, |leaf| take_normal(leaf.as_bytes()));
+        if name_match > NameMatch::Different {
+            let long = quoted(&tail[pair.len() - value.len()..]);
+            let long = long.filter(|long| long.len() > value.len());
+            for strict in once(value).chain(long) {
+                take_cookie(strict, take);
             }
+        }
+        if pair.trim_ascii().contains(&b' ') || pair.contains(&b'\t') {
+            best = best.max(each_word(pair, name, take));
         }
     }
     best
+}
+
+/// Takes the values of cookies that spaces separate, as `SimpleCookie` of Python reads them.
+fn each_word(pair: &[u8], name: &str, take: &mut impl FnMut(Stated<'_>)) -> NameMatch {
+    let mut best = NameMatch::Different;
+    let words = pair.split(u8::is_ascii_whitespace);
+    let mut words = words.filter(|word| !word.is_empty()).peekable();
+    let mut before = &b""[..];
+    while let Some(word) = words.next() {
+        if let Some((found, value)) = split_once(word, b'=') {
+            let found = if found.is_empty() { before } else { found };
+            let name_match = compare_cookies(found, name);
+            best = best.max(name_match);
+            if name_match > NameMatch::Different {
+                let next = words.peek().filter(|_| value.is_empty());
+                take_cookie(next.unwrap_or(&value), take);
+            }
+        }
+        before = word;
+    }
+    best
+}
+
+/// Compares a name as an application may read it: without white space around it, also of other bytes
+/// than ASCII.
+fn compare_cookies(found: &[u8], name: &str) -> NameMatch {
+    let found = without_escapes(found);
+    compare(stripped(found.as_bytes()), name).min(NameMatch::Lenient)
+}
+
+/// Takes the spellings of a cookie's value.
+fn take_cookie(strict: &[u8], take: &mut impl FnMut(Stated<'_>)) {
+    let mut take_normal = |value: &[u8]| {
+        let normal = cookie(value);
+        take(Stated {
+            strict,
+            normal: normal.as_bytes(),
+        });
+    };
+    take_normal(strict);
+    let decoded = decoded(unquoted(strict));
+    if let Some(json) = decoded.as_bytes().strip_prefix(JSON_COOKIE) {
+        json_leaves(json, |leaf| take_normal(leaf.as_bytes()));
+    }
 }
 
 /// Takes the values of a header.
@@ -382,7 +418,20 @@ mod tests {
             (
                 &[("cookie", &b"sid=a; sid = b ;SID=c;x=1; s%69d=d; sid"[..])][..],
                 StatedPlace::Cookie("sid"),
-                &["a", "b", "c", "d", ""][..],
+                &["a", "b", "b", "c", "d", ""][..],
+            ),
+            (
+                &[("cookie", b"sid=a sid=b; x=1 sid = c")],
+                StatedPlace::Cookie("sid"),
+                &["a sid=b", "a", "b", "c"],
+            ),
+            (
+                &[(
+                    "cookie",
+                    b"\xa0sid=a; \x85sid\xa0=b\xc2\xa0; sid\xe3\x80\x80=c\xa0",
+                )],
+                StatedPlace::Cookie("sid"),
+                &["a", "b", "c", ""],
             ),
             (
                 &[("cookie", b"sid=\"a;sid=b\\\"\"; x")],

@@ -21,11 +21,18 @@ pub(crate) fn cookie(value: &[u8]) -> Normal<'_> {
 
 /// Returns the value of a cookie without spaces and quotes around it.
 pub(super) fn unquoted(value: &[u8]) -> &[u8] {
-    let mut value = trim(value);
+    let mut value = stripped(value);
     while let [b'"', inner @ .., b'"'] = value {
-        value = inner;
+        value = stripped(inner);
     }
     value
+}
+
+/// Removes white space at both ends, as `str.strip()` of Python does.
+pub(super) fn stripped(value: &[u8]) -> &[u8] {
+    let is_space = |letter: char| letter.is_whitespace() || ('\x1c'..='\x1f').contains(&letter);
+    let text = str::from_utf8(value);
+    text.map_or(trim(value), |text| text.trim_matches(is_space).as_bytes())
 }
 
 /// Returns the value of `authorization` in one spelling: the scheme with one capital, one space,
@@ -193,6 +200,9 @@ mod tests {
             "r\\145al",
             "%22real%22",
             "\"\"real\"\"",
+            "\u{a0}real\u{85}",
+            "\u{3000}\"real\u{a0}\"",
+            "real\u{a0}%FF",
         ] {
             assert_eq!(cookie(value.as_bytes()).as_bytes(), b"real", "{value}");
         }
