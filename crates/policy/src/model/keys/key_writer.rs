@@ -135,7 +135,9 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
                 (PartValue::Missing, MissingKey::Shared) => write_missing(None, out),
                 (PartValue::Missing, MissingKey::Use(part)) => {
                     let mut value = KeyBytes::default();
-                    self.value(part, rule, &mut value);
+                    if self.value(part, rule, &mut value) == PartValue::Ambiguous {
+                        return KeySubject::Deny;
+                    }
                     write_stand_in(part, &value, out);
                 }
             }
@@ -178,10 +180,12 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
                 (None, MissingKey::Skip) => out.push((KeySubject::Skip, KeyBytes::default())),
                 (None, MissingKey::Deny) => out.push((KeySubject::Deny, KeyBytes::default())),
                 (None, MissingKey::Shared) => out.push(stand_in(part, None)),
-                (None, MissingKey::Use(part)) => {
-                    let values = all(part).unwrap_or_else(|_| vec![None]);
-                    out.extend(values.into_iter().map(|value| stand_in(part, value)));
-                }
+                (None, MissingKey::Use(part)) => match all(part) {
+                    Ok(values) => {
+                        out.extend(values.into_iter().map(|value| stand_in(part, value)));
+                    }
+                    Err(_) => out.push((KeySubject::Deny, KeyBytes::default())),
+                },
             }
         }
         out

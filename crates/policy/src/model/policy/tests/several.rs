@@ -332,6 +332,26 @@ fn a_second_value_replaces_no_limit_and_is_counted_as_a_value() {
 }
 
 #[test]
+fn a_body_with_two_values_is_refused_also_where_one_stands_in() {
+    let limit = "key = [\"query:k\"]\nmissing_key = \"use:json:/user\"";
+    let policy = policy(&[("l", limit)]);
+    for (query, body, expected) in [
+        ("", "{\"user\": \"u1\"}", "~l 1 query:k=~json:/user=u1"),
+        ("", "{\"user\": \"u1\", \"User\": 1}", "!l"),
+        ("k=a&k=", "{\"user\": \"u1\", \"User\": 1}", "!l"),
+    ] {
+        let headers: &[(&str, &[u8])] = &[("content-type", b"application/json")];
+        let body = crate::BodyFields::read(policy.rules.body_fields(), headers, body.as_bytes());
+        let facts = Facts {
+            query,
+            body: Some(&body),
+            ..facts()
+        };
+        assert_eq!(charged(&policy, &facts).last().unwrap(), expected);
+    }
+}
+
+#[test]
 fn a_missing_address_is_missing_for_each_limit() {
     let key = "key = [\"ip\"]";
     let unknown = Facts {
