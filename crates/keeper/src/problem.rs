@@ -174,8 +174,12 @@ fn push_detail(text: &mut String, report: &LimitReport<'_>) {
         Verdict::DenyForever if report.key_missing => text.extend([
             "Limit ",
             name,
-            " needs a value for its key, and the request has none.",
+            " cannot count the request, because a value that it needs is missing, ambiguous or invalid.",
         ]),
+        // Only a blocked key costs nothing.
+        Verdict::DenyForever if report.cost == Permits::ZERO => {
+            text.extend(["Limit ", name, " refuses this client."]);
+        }
         Verdict::DenyForever => {
             text.push_str("The request costs ");
             push_amount(text, report.cost, report);
@@ -237,6 +241,37 @@ fn fill(template: &str, report: &LimitReport<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_says_why() {
+        use ratekeeper_policy::Facts;
+        let text = "version = 1\n[[limit]]\nname = \"c\"\nkey = [\"query:q\"]\nlimit = \"2/1h\"\n\
+            [[override]]\nlimit = \"c\"\nkey = { \"query:q\" = \"bad\" }\nset = \"blocked\"\nreason = \"r\"\n";
+        let keeper = crate::Keeper::open(text).unwrap();
+        for (query, cost, detail) in [
+            ("q=bad", 1, "Limit c refuses this client."),
+            (
+                "q=1&q=2&q=3&q=4&q=5",
+                1,
+                "Limit c cannot count the request, because a value that it needs is missing, \
+                 ambiguous or invalid.",
+            ),
+            (
+                "q=1",
+                3,
+                "The request costs 3, more than limit c can ever allow (2).",
+            ),
+        ] {
+            let facts = Facts {
+                query,
+                cost: Some(Permits::new(cost)),
+                ..Facts::default()
+            };
+            let answer = crate::at_once(keeper.check(&facts, crate::Scope::All)).unwrap();
+            let content = answer.body().unwrap().content;
+            assert!(content.contains(detail), "{content}");
+        }
+    }
 
     #[test]
     fn texts_of_the_policy_are_escaped() {
