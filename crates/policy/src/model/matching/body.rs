@@ -169,6 +169,8 @@ impl<'p> BodyFields<'p> {
     /// cannot be read has none.
     pub fn read(fields: &'p [BodyField], headers: &[(&str, &[u8])], body: &[u8]) -> Self {
         let mut values = vec![BodyValue::Absent; fields.len()];
+        // Express and Flask leave out a byte order mark.
+        let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
         match syntax(headers) {
             Some(Syntax::Form) => read_form(fields, body, &mut values),
             Some(Syntax::Json) => json::read(fields, body, &mut values),

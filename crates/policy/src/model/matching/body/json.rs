@@ -17,7 +17,9 @@ use super::{BodyField, BodyValue, Place, is_same_name};
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Reads the values of the fields with a pointer. A body that is no JSON has none, except that
-/// fields which were ambiguous up to the error stay so.
+/// fields which were ambiguous up to the error stay so. If JSON has a number or a text on the way
+/// that serde cannot read (`1e999`, a lone surrogate, other bytes than UTF-8), all its fields are
+/// ambiguous, because applications can.
 pub(super) fn read(fields: &[BodyField], body: &[u8], values: &mut [BodyValue<String>]) {
     let wanted = fields.iter().enumerate();
     let wanted = wanted.filter_map(|(index, field)| match &field.place {
@@ -32,9 +34,13 @@ pub(super) fn read(fields: &[BodyField], body: &[u8], values: &mut [BodyValue<St
     };
     let read = value.deserialize(&mut json).and_then(|()| json.end());
     if read.is_err() {
-        let values = values.iter_mut();
-        for value in values.filter(|value| **value != BodyValue::Ambiguous) {
-            *value = BodyValue::Absent;
+        let is_json = serde_json::from_slice::<IgnoredAny>(body).is_ok();
+        for (field, value) in fields.iter().zip(values) {
+            if is_json && matches!(field.place, Place::Json(_)) {
+                *value = BodyValue::Ambiguous;
+            } else if *value != BodyValue::Ambiguous {
+                *value = BodyValue::Absent;
+            }
         }
     }
 }
