@@ -168,7 +168,7 @@ fn check(service: &Service) {
         ),
         (
             json!({ "limit": "credits", "key": { "user": "ann" }, "permits": 0, "id": "a" }),
-            "at least 1",
+            "from 1 to 9007199254740991",
         ),
         (
             json!({ "limit": "credits", "key": { "user": "ann" }, "permits": 1, "id": "" }),

@@ -127,7 +127,7 @@ impl TopKeys {
             key,
             at,
             denied_until: denies.then(|| wait().map_or(Time::MAX, |wait| at + wait)),
-            is_banned: denies && matches!(outcome.decision.verdict, Verdict::Banned { .. }),
+            is_banned: denies && outcome.decision.verdict.is_ban(),
         };
         let count = self.count(place, outcome, note);
         if denies || outcome.covered_by.is_some() && answer.allowed() {

@@ -50,7 +50,7 @@ fn answers_say_that_a_key_is_banned() {
     let counted = r#"ratekeeper_banned_requests_total{limit="login",mode="enforce"} 1"#;
     assert!(metrics.contains(counted), "{metrics}");
     let top = fixture.admin().get("/v1/top?limit=login").json();
-    assert_eq!(top["banned"], 1, "not the refusal that begins the ban");
+    assert_eq!(top["banned"], 2, "with the refusal that begins the ban");
 }
 
 #[test]

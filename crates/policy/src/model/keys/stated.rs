@@ -227,7 +227,12 @@ fn each_field(
     });
     for strict in values_of(headers, name) {
         for scheme in TOKEN_SCHEMES {
-            for token in tokens(strict, scheme).filter(|token| token.len() < strict.len()) {
+            // `Bearer b` was taken as it is.
+            let is_plain = |token: &[u8]| {
+                strict.len() == scheme.len() + 1 + token.len() && strict[scheme.len()] == b' '
+            };
+            let others = tokens(strict, scheme).filter(|token| token.len() < strict.len());
+            for token in others.filter(|token| !is_plain(token)) {
                 let line = [scheme, token].join(&b' ');
                 take(Stated {
                     strict,
