@@ -53,8 +53,7 @@ pub(crate) fn span(span: Nanos) -> String {
     }
 }
 
-/// Formats a span as [`span`] does, but rounded down: a bound that is true in a span is true in a
-/// shorter one.
+/// Formats a span as [`span`] does, but rounded down, for bounds: a shorter span admits no more.
 pub(crate) fn bounded_span(span: Nanos) -> String {
     let nanos = span.as_nanos();
     let largest = UNITS.iter().position(|(_, unit)| nanos >= *unit);

@@ -23,7 +23,7 @@ pub(crate) fn write(report: &ReplayReport, output: &mut Output) -> Result<()> {
     Ok(())
 }
 
-/// Prints what was read of the log, and the notes.
+/// Prints the counts of the lines of the log, and the notes.
 pub(crate) fn write_log(report: &ReplayReport, output: &mut Output) -> Result<()> {
     for line in about_log(report) {
         output.line(line)?;

@@ -136,9 +136,8 @@ impl<'a> VariantReader<'a> {
             .and_then(|written| quantity(table.with(&written), around, &mut findings));
         let mut found = findings.finish().into_iter();
         if let Some(error) = found.find(|one| one.severity == Severity::Error) {
-            let help = match word_meant(&set, error.code) {
-                Some("") => "\"unlimited\" lets all requests pass, \"blocked\" none".into(),
-                Some(word) => format!("write limit = \"{word}\""),
+            let help = match help_of_word(&set, error.code) {
+                Some(help) => help,
                 None if set.field == "candidate" && is_unlimited(set.text) => {
                     "leave `candidate` out".to_owned()
                 }
@@ -293,25 +292,28 @@ pub(super) fn counts_values(algorithm: &AnyAlgorithm) -> bool {
 pub(super) const WINDOWS: &str =
     "write a period of the calendar, as in limit = \"5/day\", or algorithm = \"fixed-window\"";
 
-/// Returns "unlimited" or "blocked" if one of them was probably meant by a text that is no number;
-/// an empty text if one of them was, and it cannot be said which.
-fn word_meant(set: &SetText<'_>, code: &str) -> Option<&'static str> {
+/// Returns help for a text that is no number, if "unlimited" or "blocked" was probably meant.
+fn help_of_word(set: &SetText<'_>, code: &str) -> Option<String> {
+    const EITHER: [&str; 3] = ["off", "none", "disabled"]; // the limit, or the key
     const BLOCKED: [&str; 6] = ["block", "deny", "denied", "forbidden", "banned", "blocked"];
     if matches!(set.field, "candidate" | "extra") {
         return None;
     }
     let text = set.text.trim().to_ascii_lowercase();
-    if ["off", "none", "disabled"].contains(&&*text) {
-        return Some(""); // the limit, or the key?
-    }
-    if is_unlimited(&text) {
-        return Some("unlimited");
-    }
-    if let Some(near) = nearest(&text, ["unlimited", "blocked"]) {
-        return Some(near);
+    if EITHER.contains(&text.as_str()) {
+        return Some("\"unlimited\" lets all requests pass, \"blocked\" none".into());
     }
     let is_zero = code == codes::NOT_COUNTABLE && text.starts_with('0') && !text.starts_with("0.");
-    (is_zero || BLOCKED.contains(&text.as_str())).then_some("blocked")
+    let word = if is_unlimited(&text) {
+        "unlimited"
+    } else if let Some(near) = nearest(&text, ["unlimited", "blocked"]) {
+        near
+    } else if is_zero || BLOCKED.contains(&text.as_str()) {
+        "blocked"
+    } else {
+        return None;
+    };
+    Some(format!("write limit = \"{word}\""))
 }
 
 /// Returns a help about the limit's own field as one about `field`.

@@ -17,8 +17,8 @@
 //!
 //! Servers disagree on the following features. A path with any of them is read in the way of each
 //! kind of server. A limit is for a request if it is for one of its readings; an exemption must
-//! hold for all of them. A key by the path is one for each reading that the limit is for. So no spelling that some server routes to a handler escapes the limit on
-//! that handler.
+//! hold for all of them. A request has a key by the path for each reading that the limit is for.
+//! So no spelling that some server routes to a handler escapes the limit on that handler.
 //!
 //! ```text
 //!   server                            `;x`  `#x`  %2F   \  %5C  ..        //host/x

@@ -228,7 +228,7 @@ fn intervals_equal_their_twin() {
             _ => Interval::from_first(most, refill, recipe.per).ok(),
         }
     };
-    // Values keep for other processes what is cut, and do not tell by which refill their permits came.
+    // A value keeps permits beyond M for other processes, and does not name the refill of its writer.
     let is_cut = |new: &Interval, old: &Interval, state: &IntervalState, now| {
         let (before_refills, mut value) = (UnixMicros::default(), Vec::new());
         old.write(state, before_refills, &mut value);

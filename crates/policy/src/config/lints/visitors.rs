@@ -281,10 +281,12 @@ pub(in crate::config) fn unreceived(
 ) {
     let mut report = |what: &str, value: String, at: Range<usize>| {
         let message = format!("{what} needs `{value}`, which no listener receives");
-        let label = "only callers of the check API and of gRPC send it";
-        let instead = match &*value {
-            "outcome" => "`status` in its place",
-            _ => "a value of the request, such as \"header:x-user\"",
+        let (label, instead) = match &*value {
+            "outcome" => ("only `POST /v1/report` sends it", "`status` in its place"),
+            _ => (
+                "only callers of the check API and of gRPC send it",
+                "a value of the request, such as \"header:x-user\"",
+            ),
         };
         out.error(codes::UNRECEIVED, at, message, label)
             .help(format!(

@@ -26,7 +26,7 @@ struct NginxFiles<'t> {
     unread: BTreeSet<&'t str>,
     /// Beginning of relative paths.
     folder: &'t str,
-    /// What is left of `MAX_INCLUDED`.
+    /// Number of directives that may still be included.
     left: usize,
 }
 

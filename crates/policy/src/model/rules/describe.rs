@@ -189,7 +189,7 @@ impl Serialize for Millis {
     }
 }
 
-/// The span of a bound: what is true in a span is true in a shorter one.
+/// Serializes the span of a bound, rounded down: a shorter span admits no more.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn rounded_down<S: Serializer>(span: &Millis, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(span.0.as_nanos() / 1_000_000)

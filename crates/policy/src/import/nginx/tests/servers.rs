@@ -1,0 +1,133 @@
+//! Servers whose names and trusted proxies meet.
+
+use super::{ZONES, import, lists};
+
+/// Returns the policy, which has no exemption, and lists the words as unsupported.
+fn keeps_limits(servers: &str, why: &str) {
+    let policy = import(&format!("{ZONES}{servers}"));
+    assert!(!policy.contains("[[exempt]]"), "{policy}");
+    assert!(policy.contains(&format!("UNSUPPORTED {why}")), "{policy}");
+}
+
+#[test]
+fn longer_wildcards_are_above_shorter_ones() {
+    // A location of the shorter wildcard takes nothing from the longer one.
+    let api = "location /api/v1/ { limit_req zone=keys; }";
+    let policy = import(&format!(
+        "{ZONES}
+         server {{ server_name _; }}
+         server {{ server_name *.example.com; limit_req zone=general; {api} }}
+         server {{ server_name *.pay.example.com; limit_req zone=login; }}"
+    ));
+    assert!(
+        policy.contains(
+            "[[exempt]]
+limits = [\"general\"]
+match = { host = \"*.example.com\", path = \"/api/v1/**\" }
+reason = \"location /api/v1/ of server *.example.com\"
+
+[[exempt]]
+limits = [\"general\", \"keys\"]
+match = { host = \"*.pay.example.com\" }"
+        ),
+        "{policy}"
+    );
+    assert!(!policy.contains("also counts"), "{policy}");
+    // The usual pair of names, without a limit below another pair with one.
+    let policy = import(&format!(
+        "{ZONES}
+         server {{ server_name _; }}
+         server {{ server_name example.com *.example.com; limit_req zone=general; }}
+         server {{ server_name .blog.example.com; }}"
+    ));
+    assert!(
+        policy.contains("match = { host = [\"blog.example.com\", \"*.blog.example.com\"] }"),
+        "{policy}"
+    );
+    assert!(!policy.contains("also counts"), "{policy}");
+}
+
+#[test]
+fn names_that_servers_take_from_one_another_keep_their_limits() {
+    // The default server has a name within the wildcard, or the same name at one of two ports.
+    keeps_limits(
+        "server { server_name pay.example.com; limit_req zone=general; }
+         server { server_name *.example.com; }",
+        "general: also counts requests of server *.example.com, because server pay.example.com",
+    );
+    keeps_limits(
+        "server { server_name _; }
+         server { server_name *.example.com a.b.example.com; limit_req zone=general; }
+         server { server_name *.b.example.com; }",
+        "general: also counts requests of server *.b.example.com, because server *.example.com",
+    );
+}
+
+#[test]
+fn a_name_at_another_port_takes_no_limits_away() {
+    let policy = import(&format!(
+        "{ZONES}
+         server {{ listen 80; server_name a.example; limit_req zone=general; }}
+         server {{ listen 80; listen 81; server_name a.example; location /x {{ }} }}"
+    ));
+    assert!(!policy.contains("[[exempt]]"), "{policy}");
+}
+
+#[test]
+fn routes_of_longer_wildcards_are_first() {
+    let server = |names: &str, port: u16| {
+        format!(
+            "server {{ server_name {names}; location / {{ proxy_pass http://10.0.0.1:{port}; }} "
+        )
+    };
+    let policy = import(&format!(
+        "{} }} {} location /api {{ proxy_pass http://10.0.0.1:3; }} }} {} }}",
+        server("_", 1),
+        server("*.example.com", 2),
+        server("*.pay.example.com", 4)
+    ));
+    let at = |port: u16| policy.find(&format!("10.0.0.1:{port}")).unwrap();
+    assert!(at(1) < at(4) && at(4) < at(3) && at(3) < at(2), "{policy}");
+    assert!(!policy.contains("UNSUPPORTED"), "{policy}");
+    // The default server has a name that a wildcard covers.
+    lists(
+        &format!(
+            "{} }} {} }}",
+            server("pay.example.com", 1),
+            server("*.example.com", 2)
+        ),
+        &["location / of server pay.example.com: some of its requests meet the route of"],
+    );
+}
+
+#[test]
+fn trusted_proxies_of_some_servers_are_listed() {
+    let trust = "set_real_ip_from 10.0.0.1; real_ip_header CF-Connecting-IP;";
+    let other = "set_real_ip_from 10.0.0.2; real_ip_header X-Real-IP;";
+    for text in [
+        format!("server {{ {trust} }} server {{ server_name b.example; }}"),
+        format!("server {{ {trust} }} server {{ server_name b.example; {other} }}"),
+        format!("http {{ {trust} server {{ location /a {{ {other} }} }} }}"),
+        format!("{trust} server {{ location / {{ real_ip_header X-Real-IP; }} }}"),
+        format!("{trust} server {{ }} server {{ server_name b.example; real_ip_recursive on; }}"),
+    ] {
+        let policy = import(&text);
+        assert!(!policy.contains("trusted_proxies"), "{text}\n{policy}");
+        let why = "UNSUPPORTED set_real_ip_from, real_ip_header, real_ip_recursive: not imported";
+        assert!(policy.contains(why), "{text}\n{policy}");
+    }
+    for text in [
+        format!("http {{ {trust} server {{ }} server {{ server_name b.example; }} }}"),
+        format!(
+            "server {{ {trust} location / {{ }} }} server {{ server_name b.example; {trust} }}"
+        ),
+        format!("server {{ {trust} }} server {{ listen 81; return 301 https://a.example; }}"),
+        format!("server {{ {trust} }} stream {{ server {{ {other} }} }}"),
+        trust.to_owned(),
+    ] {
+        let policy = import(&text);
+        let expected =
+            "[client_ip]\ntrusted_proxies = [\"10.0.0.1\"]\nheader = \"cf-connecting-ip\"";
+        assert_eq!(policy, expected, "{text}");
+    }
+}
