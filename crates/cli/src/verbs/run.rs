@@ -116,10 +116,12 @@ impl RunArgs {
         let config = self.config(path, log)?.export(export);
         let service = Service::start(&config)?;
         tell_systemd(NotifyState::Ready);
-        if let (Some(http), false) = (service.address(Door::Http), self.json) {
+        let is_for_people = !self.json && self.log_format == LogFormat::Text;
+        let shown = |door| service.address(door).filter(|_| is_for_people);
+        if let Some(http) = shown(Door::Http) {
             talk(log, &first_question(&http.to_string()));
         }
-        if let (Some(proxy), false) = (service.address(Door::Proxy), self.json) {
+        if let Some(proxy) = shown(Door::Proxy) {
             let url = if service.is_encrypted(Door::Proxy) {
                 format!("-k https://{proxy}/") // the certificate is for a name
             } else {
@@ -127,7 +129,7 @@ impl RunArgs {
             };
             talk(log, &format!("try: curl -i {url}"));
         }
-        if let (Some(admin), false) = (service.address(Door::Admin), self.json) {
+        if let Some(admin) = shown(Door::Admin) {
             talk(log, &format!("dashboard: http://{admin}/"));
         }
         service.wait();

@@ -208,11 +208,15 @@ fn addresses_are_json_for_programs() {
             .as_str()
             .is_some_and(|at| at.starts_with("127.0.0.1:"))
     );
-    let (status, log) = service.end();
-    assert_eq!(status.code(), Some(0));
-    for line in log.lines() {
-        let event: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
-        assert!(event["event"].is_string(), "{line}");
+    // Also without words for people before it.
+    let other = Service::start(&desk, &["--log-format", "json"]);
+    for service in [service, other] {
+        let (status, log) = service.end();
+        assert_eq!(status.code(), Some(0));
+        for line in log.lines() {
+            let event: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+            assert!(event["event"].is_string(), "{line}");
+        }
     }
 }
 
