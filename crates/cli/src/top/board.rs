@@ -2,15 +2,12 @@
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::row::{BoardRow, KeyRow, UpstreamRow, millis};
 use crate::client::{AdminArgs, Client};
 use crate::{Failure, Result};
-
-/// Number of digits of the hash of a policy that are shown.
-const SHA_SHOWN: usize = 6;
 
 /// The request of a list.
 #[derive(Clone, Debug, Args)]
@@ -31,55 +28,40 @@ pub(crate) struct TopRequest {
     pub(crate) count: u32,
 }
 
-/// An answer of `GET /v1/top`: the limits, or the keys of one.
-#[derive(Default, Deserialize)]
+/// The limits, and the keys of one of them, as two answers of `GET /v1/top` have them.
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct TopAnswer {
-    at: String,
-    version: u64,
-    sha: String,
-    store: StoreState,
-    upstreams: Vec<UpstreamRow>,
-    notes: Vec<String>,
-    limits: Vec<BoardRow>,
-    more: u64,
-    covers_ms: u64,
-    unlisted_at_most: u64,
-    keys: Vec<KeyRow>,
-}
-
-#[derive(Default, Deserialize)]
-struct StoreState {
-    kind: String,
-    state: String,
-}
-
-/// The limits, and the keys of one of them.
-#[derive(Clone, Debug, Default)]
 pub(crate) struct Board {
     /// Time of the answer, in milliseconds since 1970.
-    pub(crate) at_ms: u64,
-    /// Version and hash of the policy.
-    pub(crate) policy: String,
-    /// The store and its state.
-    pub(crate) store: String,
-    /// The last minute of each upstream.
-    pub(crate) upstreams: Vec<String>,
+    #[serde(rename = "at", deserialize_with = "at_ms")]
+    pub(super) at_ms: u64,
+    pub(super) version: u64,
+    pub(super) sha: String,
+    pub(super) store: StoreState,
+    pub(super) upstreams: Vec<UpstreamRow>,
     /// Faults and warnings.
-    pub(crate) notes: Vec<String>,
-    pub(crate) limits: Vec<BoardRow>,
+    pub(super) notes: Vec<String>,
+    pub(super) limits: Vec<BoardRow>,
     /// Number of limits that are not listed.
-    pub(crate) more: u64,
+    pub(super) more: u64,
     /// Name of the limit of the keys.
-    pub(crate) limit: Option<String>,
-    /// True if counts are those of minutes.
-    pub(crate) by_minute: bool,
+    pub(super) limit: Option<String>,
     /// Time that the counts of the keys cover.
-    pub(crate) keys_cover_ms: u64,
-    pub(crate) unlisted_at_most: u64,
-    pub(crate) keys: Vec<KeyRow>,
+    pub(super) covers_ms: u64,
+    pub(super) unlisted_at_most: u64,
+    pub(super) keys: Vec<KeyRow>,
+    /// True if counts are those of minutes: refusals of an hour may have ended long ago.
+    #[serde(skip)]
+    pub(super) by_minute: bool,
     /// The fields of both answers.
+    #[serde(skip)]
     pub(crate) document: Value,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct StoreState {
+    pub(super) kind: String,
+    pub(super) state: String,
 }
 
 impl Board {
@@ -91,46 +73,29 @@ impl Board {
             ("window", &*request.window),
             ("count", &*count),
         ];
-        let answer = client.call("GET", "/v1/top", &query)?;
-        let board = read(&answer)?;
-        let first = board.limits.first().map(|row| row.name.clone());
-        let limit = request.limit.clone().or(first);
-        let (mut keys, mut listed) = (Value::Null, TopAnswer::default());
-        if let Some(limit) = &limit {
-            query.push(("limit", limit));
-            keys = client.call("GET", "/v1/top", &query)?;
-            listed = read(&keys)?;
+        let mut document = client.call("GET", "/v1/top", &query)?;
+        let first = document["limits"][0]["limit"].as_str().map(str::to_owned);
+        if let Some(limit) = request.limit.clone().or(first) {
+            query.push(("limit", &limit));
+            let keys = client.call("GET", "/v1/top", &query)?;
+            if let (Value::Object(all), Value::Object(keys)) = (&mut document, keys) {
+                all.extend(keys);
+            }
         }
-        let sha: String = board.sha.chars().take(SHA_SHOWN).collect();
+        let board = Self::deserialize(&document).map_err(|why| {
+            Failure::new(format!("the answer of GET /v1/top cannot be read: {why}"))
+        })?;
         Ok(Self {
-            at_ms: millis(&board.at).unwrap_or_default(),
-            policy: format!("v{} {sha}", board.version),
-            store: format!("{} {}", board.store.kind, board.store.state),
-            notes: board.notes,
-            upstreams: board.upstreams.iter().map(UpstreamRow::text).collect(),
-            limits: board.limits,
-            more: board.more,
-            limit,
             by_minute: request.window == "1m",
-            keys_cover_ms: listed.covers_ms,
-            unlisted_at_most: listed.unlisted_at_most,
-            keys: listed.keys,
-            document: merged(answer, keys),
+            document,
+            ..board
         })
     }
 }
 
-fn read(answer: &Value) -> Result<TopAnswer> {
-    TopAnswer::deserialize(answer)
-        .map_err(|why| Failure::new(format!("the answer of GET /v1/top cannot be read: {why}")))
-}
-
-/// Returns the fields of both answers; those of the keys, if both have one.
-fn merged(mut limits: Value, keys: Value) -> Value {
-    if let (Value::Object(all), Value::Object(keys)) = (&mut limits, keys) {
-        all.extend(keys);
-    }
-    limits
+/// Reads a time, in milliseconds since 1970.
+fn at_ms<'de, D: Deserializer<'de>>(json: D) -> Result<u64, D::Error> {
+    Ok(millis(&String::deserialize(json)?).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub(crate) struct Count {
 }
 
 /// The last minute of an upstream.
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub(super) struct UpstreamRow {
     name: String,
     requests: u64,
@@ -77,7 +77,7 @@ pub(super) struct UpstreamRow {
     addresses: Vec<UpstreamAddress>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 struct UpstreamAddress {
     up: bool,
 }

@@ -8,8 +8,10 @@ use crate::words;
 
 /// Maximum width of the text of a key.
 const KEY_WIDTH: usize = 31;
-/// Maximum width of a note; JSON has all of it.
-const NOTE_WIDTH: usize = 80;
+/// Width of a table that is printed once, and the maximum of a note; JSON has all of it.
+const WIDTH: usize = 80;
+/// Width from which there is room for all of the notes of a key.
+pub(super) const WIDE: usize = 120;
 
 /// Returns the limits and the keys, as `--once` prints them.
 pub(crate) fn table(board: &Board) -> Vec<String> {
@@ -24,13 +26,7 @@ pub(crate) fn table(board: &Board) -> Vec<String> {
     if let Some(limit) = &board.limit {
         lines.push(String::new());
         lines.push(key_head(limit, ""));
-        let notes = KeyNotes {
-            at_ms: board.at_ms,
-            covers_ms: board.keys_cover_ms,
-            by_minute: board.by_minute,
-            wide: false,
-        };
-        lines.extend(board.keys.iter().map(|row| key_line(row, notes)));
+        lines.extend(board.keys.iter().map(|row| key_line(row, board, WIDTH)));
         if board.unlisted_at_most > 0 {
             let most = words::count(board.unlisted_at_most);
             lines.push(format!("no other key has more than {most}"));
@@ -38,7 +34,7 @@ pub(crate) fn table(board: &Board) -> Vec<String> {
     }
     if !board.upstreams.is_empty() {
         lines.push(String::new());
-        lines.extend(board.upstreams.iter().map(|line| plain(line)));
+        lines.extend(board.upstreams.iter().map(|row| plain(&row.text())));
     }
     if !board.notes.is_empty() {
         lines.push(String::new());
@@ -55,7 +51,7 @@ pub(super) fn note_line(note: &str) -> String {
 /// Returns a text on one line, without escapes of a terminal.
 pub(super) fn plain(text: &str) -> String {
     let shown: String = text.chars().filter(|c| !c.is_control()).collect();
-    clipped(&shown, NOTE_WIDTH)
+    clipped(&shown, WIDTH)
 }
 
 const LIMIT_HEAD: &str = "LIMIT          MODE          /s   DENIED           SPENT  KEYS REFUSED";
@@ -99,33 +95,23 @@ pub(super) fn percent(share: Option<u64>) -> String {
     share.map_or_else(|| "-".into(), |share| format!("{share} %"))
 }
 
-/// Time in which a board was made, and how its keys are shown.
-#[derive(Clone, Copy)]
-pub(super) struct KeyNotes {
-    pub(super) at_ms: u64,
-    pub(super) covers_ms: u64,
-    /// True if keys are listed by minute: refusals of an hour may have ended long ago.
-    pub(super) by_minute: bool,
-    /// True if there is room for all of a note.
-    pub(super) wide: bool,
-}
-
-pub(super) fn key_line(row: &KeyRow, notes: KeyNotes) -> String {
+/// Returns a key of the board, on a line of that width.
+pub(super) fn key_line(row: &KeyRow, board: &Board, width: usize) -> String {
     let key = clipped(&row.text(), KEY_WIDTH);
-    let [requests, denied] = [row.requests, row.denied].map(|it| it.each_minute(notes.covers_ms));
+    let [requests, denied] = [row.requests, row.denied].map(|it| it.each_minute(board.covers_ms));
     let line = format!(
         "{key:KEY_WIDTH$} {:>8} {:>8} {:>6}  {}",
         words::count(requests.count),
         words::count(denied.count),
         format!("+-{}", words::count(requests.error.max(denied.error))),
-        note(row, notes),
+        note(row, board, width),
     );
     line.trim_end().to_owned()
 }
 
 /// Returns how long a key has been refused, and when it may pass again; one of both where there
 /// is little room.
-fn note(row: &KeyRow, notes: KeyNotes) -> String {
+fn note(row: &KeyRow, board: &Board, width: usize) -> String {
     let Some(refused) = &row.refused else {
         return String::new();
     };
@@ -137,14 +123,14 @@ fn note(row: &KeyRow, notes: KeyNotes) -> String {
         }
         None => "never free".into(),
     };
-    let minutes = row.refused_for(notes.at_ms).unwrap_or_default().as_nanos() / MINUTE;
+    let minutes = row.refused_for(board.at_ms).unwrap_or_default().as_nanos() / MINUTE;
     let running = match minutes {
-        _ if !notes.by_minute => return free,
         0 => return free,
+        _ if !board.by_minute => return free,
         1..120 => format!("denied {minutes} min running"),
         _ => format!("denied {} h running", minutes / 60),
     };
-    if notes.wide {
+    if width >= WIDE {
         format!("{running}, {free}")
     } else {
         running
@@ -174,42 +160,42 @@ mod tests {
     #[test]
     fn a_note_says_how_long_a_key_is_refused() {
         let at_ms = 1_767_225_600_000; // 2026-01-01T00:00:00Z
-        let notes = |by_minute, wide| KeyNotes {
+        let board = |by_minute| Board {
             at_ms,
             covers_ms: 60_000,
             by_minute,
-            wide,
+            ..Board::default()
         };
-        for (since, free, (by_minute, wide), expected) in [
-            (None, None, (true, false), ""),
+        for (since, free, (by_minute, width), expected) in [
+            (None, None, (true, WIDTH), ""),
             (
                 Some("2025-12-31T23:59:30Z"),
                 Some(41_800),
-                (true, false),
+                (true, WIDTH),
                 "free in 42 s",
             ),
             (
                 Some("2025-12-31T23:18:59Z"),
                 Some(0),
-                (true, false),
+                (true, WIDTH),
                 "denied 41 min running",
             ),
             (
                 Some("2025-12-31T23:18:59Z"),
                 Some(0),
-                (true, true),
+                (true, WIDE),
                 "denied 41 min running, free now",
             ),
             (
                 Some("2025-12-31T21:00:00Z"),
                 None,
-                (true, true),
+                (true, WIDE),
                 "denied 3 h running, never free",
             ),
             (
                 Some("2025-12-31T21:00:00Z"),
                 None,
-                (false, true),
+                (false, WIDE),
                 "never free",
             ),
         ] {
@@ -220,7 +206,8 @@ mod tests {
                 }),
                 ..KeyRow::default()
             };
-            assert_eq!(note(&row, notes(by_minute, wide)), expected, "{since:?}");
+            let note = note(&row, &board(by_minute), width);
+            assert_eq!(note, expected, "{since:?}");
         }
         let row = KeyRow {
             key: vec!["k".repeat(99)],
@@ -234,7 +221,7 @@ mod tests {
             }),
             ..KeyRow::default()
         };
-        let line = key_line(&row, notes(true, false));
+        let line = key_line(&row, &board(true), WIDTH);
         assert!(
             line.ends_with("denied 119 min running") && line.len() <= 84,
             "{line}"

@@ -4,11 +4,9 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use super::Screen;
-use crate::top::board::Board;
+use crate::top::board::{Board, StoreState};
 use crate::top::row::{BoardRow, KeyRow};
-use crate::top::table::{
-    self, KeyNotes, clipped, key_head, key_line, keys_refused, note_line, plain,
-};
+use crate::top::table::{self, WIDE, clipped, key_head, key_line, keys_refused, note_line, plain};
 use crate::top::trend::Trend;
 
 /// Maximum number of notes.
@@ -20,7 +18,7 @@ impl Screen {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let mut lines = vec![Line::styled(self.title(), bold), Line::raw(self.totals())];
         let upstreams = self.board.upstreams.iter().take(MAX_NOTES);
-        lines.extend(upstreams.map(|line| Line::raw(plain(line))));
+        lines.extend(upstreams.map(|row| Line::raw(plain(&row.text()))));
         let notes = self.board.notes.iter().take(MAX_NOTES);
         lines.extend(notes.map(|note| Line::styled(note_line(note), bold)));
         self.limit_lines(&mut lines, width, height);
@@ -63,21 +61,21 @@ impl Screen {
         let row = self.board.limits.iter().find(|row| row.name == limit);
         let head = key_head(limit, row.map_or("", BoardRow::reading));
         lines.push(Line::styled(head, bold));
-        let notes = KeyNotes {
-            at_ms: self.board.at_ms,
-            covers_ms: self.board.keys_cover_ms,
-            by_minute: self.board.by_minute,
-            wide: width >= WIDE,
-        };
         for row in self.board.keys.iter().take(rows) {
-            lines.push(Line::raw(key_line(row, notes) + &since(row, width)));
+            let line = key_line(row, &self.board, width) + &since(row, width);
+            lines.push(Line::raw(line));
         }
     }
 
     fn title(&self) -> String {
-        let Board { policy, store, .. } = &self.board;
+        let Board { version, sha, .. } = &self.board;
+        let StoreState { kind, state } = &self.board.store;
+        let policy = match version {
+            0 => String::new(), // no answer yet
+            version => format!("v{version} {sha:.SHA_SHOWN$}"),
+        };
         let (by, window) = (&self.request.by, &self.request.window);
-        format!("ratekeeper top   policy {policy}   {store}   by {by}, {window}")
+        format!("ratekeeper top   policy {policy}   {kind} {state}   by {by}, {window}")
     }
 
     fn totals(&self) -> String {
@@ -130,8 +128,8 @@ const LIMIT_HEAD: &str =
     "LIMIT              MODE          /s  DENIED  SPENT               TREND (60 s)";
 /// Column of the keys that a limit refused, on a wide screen.
 const KEYS_COLUMN: usize = 80;
-/// Width from which the first refusal of a key is shown.
-const WIDE: usize = 120;
+/// Number of digits of the hash of a policy that are shown.
+const SHA_SHOWN: usize = 6;
 
 fn since(row: &KeyRow, width: usize) -> String {
     match &row.refused {
