@@ -241,12 +241,10 @@ fn refused(problem: &Value) -> Failure {
         Some((message, hint)) => (message.trim_end_matches([';', ' ', '\n']), Some(hint)),
         None => (detail, None),
     };
-    let failure = match problem["code"].as_str() {
-        Some(code) => Failure::new(format!("{message} [{code}]")),
-        None => Failure::new(message),
-    };
-    match hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
+    let code = problem["code"].as_str();
+    let code = code.map_or(String::new(), |code| format!(" [{code}]"));
+    Failure {
+        hint: hint.map(str::to_owned),
+        ..Failure::new(format!("{message}{code}"))
     }
 }

@@ -35,16 +35,13 @@ impl From<Exit> for ExitCode {
 
 /// Reason why a verb could not do its work.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Failure {
-    /// One sentence, lower case, and advice.
-    Sentence {
-        /// Shows the value and the limit.
-        message: String,
-        /// A concrete next step.
-        hint: Option<String>,
-    },
-    /// Findings about a policy, already rendered.
-    Findings(String),
+pub(crate) struct Failure {
+    /// One sentence, lower case, that shows the value and the limit; or findings about a policy.
+    pub(crate) message: String,
+    /// A concrete next step.
+    pub(crate) hint: Option<String>,
+    /// True for findings, which are already rendered.
+    pub(crate) is_rendered: bool,
 }
 
 /// The result of a step of a verb.
@@ -52,37 +49,29 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
     pub(crate) fn new(message: impl fmt::Display) -> Self {
-        Self::Sentence {
+        Self {
             message: message.to_string(),
             hint: None,
+            is_rendered: false,
+        }
+    }
+
+    /// Returns findings about a policy, which are already rendered.
+    pub(crate) fn findings(rendered: String) -> Self {
+        Self {
+            is_rendered: true,
+            ..Self::new(rendered)
         }
     }
 
     /// Returns the message in one line, without the hint.
-    pub(crate) fn sentence(&self) -> String {
-        let (Self::Sentence { message, .. } | Self::Findings(message)) = self;
-        message.lines().next().unwrap_or_default().to_owned()
-    }
-
-    /// Adds to the end of the message.
-    pub(crate) fn sentence_after(self, more: &str) -> Self {
-        match self {
-            Self::Sentence { message, hint } => Self::Sentence {
-                message: message + more,
-                hint,
-            },
-            findings @ Self::Findings(_) => findings,
-        }
+    pub(crate) fn sentence(&self) -> &str {
+        self.message.lines().next().unwrap_or_default()
     }
 
     pub(crate) fn hint(self, hint: impl fmt::Display) -> Self {
-        match self {
-            Self::Sentence { message, .. } => Self::Sentence {
-                message,
-                hint: Some(hint.to_string()),
-            },
-            findings @ Self::Findings(_) => findings,
-        }
+        let hint = Some(hint.to_string());
+        Self { hint, ..self }
     }
 }
 
@@ -90,7 +79,7 @@ impl Failure {
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         if let StartError::Policy { report, .. } | StartError::EnvoyFiles(report) = error {
-            return Self::Findings(report);
+            return Self::findings(report);
         }
         let text = error.to_string();
         match text.split_once("\nhint: ") {

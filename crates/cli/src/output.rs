@@ -69,14 +69,14 @@ impl Output {
 
     /// Writes why the command failed.
     pub(crate) fn failure(&mut self, failure: &Failure) {
-        match failure {
-            Failure::Sentence { message, hint } => {
-                self.talk(format!("{}: {message}", paint(BAD, "error")));
-                if let Some(hint) = hint {
-                    self.talk(format!("  hint: {hint}"));
-                }
-            }
-            Failure::Findings(rendered) => self.talk(rendered.trim_end()),
+        let message = &failure.message;
+        if failure.is_rendered {
+            self.talk(message.trim_end());
+        } else {
+            self.talk(format!("{}: {message}", paint(BAD, "error")));
+        }
+        if let Some(hint) = &failure.hint {
+            self.talk(format!("  hint: {hint}"));
         }
     }
 }

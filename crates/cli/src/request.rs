@@ -475,9 +475,10 @@ mod tests {
             ("zebra=1", "unknown part `zebra`", "write one of ip"),
         ];
         for (part, expected, hints) in rows {
-            let Err(Failure::Sentence {
+            let Err(Failure {
                 message,
                 hint: Some(hint),
+                ..
             }) = parts(&[part])
             else {
                 panic!("`{part}` must be refused with a hint");

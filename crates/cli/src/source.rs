@@ -104,7 +104,7 @@ impl PolicySource {
                 }
                 Ok(loaded.policy)
             }
-            Err(findings) => Err(Failure::Findings(self.render(&findings))),
+            Err(findings) => Err(Failure::findings(self.render(&findings))),
         }
     }
 

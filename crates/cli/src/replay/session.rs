@@ -75,11 +75,13 @@ impl LogSession<'_> {
                 progress.clear(output);
                 let failure = self.failure(&error);
                 let rest = log.lines() - requests - log.skipped();
-                failure.sentence_after(&format!(
-                    " after {} + {} not decided",
+                let message = format!(
+                    "{} after {} + {} not decided",
+                    failure.message,
                     line_counts(&log, requests),
                     words::count(rest)
-                ))
+                );
+                Failure { message, ..failure }
             })?;
             each(&mut replays, &record);
             requests += 1;

@@ -242,12 +242,9 @@ fn short(text: &str) -> String {
 }
 
 fn sentence(failure: Failure) -> String {
-    match failure {
-        Failure::Sentence {
-            message,
-            hint: Some(hint),
-        } => format!("{message}: {hint}"),
-        Failure::Sentence { message, .. } | Failure::Findings(message) => message,
+    match failure.hint {
+        Some(hint) => format!("{}: {hint}", failure.message),
+        None => failure.message,
     }
 }
 

@@ -215,8 +215,7 @@ mod tests {
     fn text(words: &str, algorithm: Option<&str>) -> Result<(String, String), String> {
         match in_words(words, algorithm, source::BEGINNING) {
             Ok(subject) => Ok((subject.name, subject.text)),
-            Err(Failure::Sentence { message, .. }) => Err(message),
-            Err(Failure::Findings(text)) => Err(text),
+            Err(failure) => Err(failure.message),
         }
     }
 

@@ -53,7 +53,7 @@ impl Screen {
                 self.limit = self.limit.min(board.limits.len().saturating_sub(1));
                 self.board = board;
             }
-            Err(failure) => self.message = failure.sentence(),
+            Err(failure) => failure.sentence().clone_into(&mut self.message),
         }
     }
 

@@ -72,7 +72,7 @@ impl ImportArgs {
             read(&self.file).map_err(|why| Failure::new(format!("cannot read `{name}`: {why}")))?;
         let Limiter::Nginx = self.from;
         let imported = nginx(&text)
-            .map_err(|found| Failure::Findings(render(&name, &text, &found, Colour::Always)))?;
+            .map_err(|found| Failure::findings(render(&name, &text, &found, Colour::Always)))?;
         match &self.output {
             Some(path) => {
                 let written = fs::File::create_new(path)
