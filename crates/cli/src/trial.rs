@@ -1,8 +1,8 @@
 //! Trial: one limit, one key, a list of moments; the outcomes, drawn.
 
-use ratekeeper_core::{Charge, Key, KeyBuilder, Mode, Nanos, Permits, Time, Verdict};
+use ratekeeper_core::{Nanos, Permits, Time, Verdict};
+use ratekeeper_lab::{Bench, KeyId};
 use ratekeeper_policy::Rule;
-use ratekeeper_store::{Look, MemoryConfig, MemoryStore};
 
 use crate::output::{BAD, GOOD, WARN, paint_runs};
 
@@ -24,39 +24,26 @@ pub(crate) struct Trial {
     pub(crate) next: Option<Nanos>,
 }
 
-/// Bytes of the trial's own store, which holds one key.
-const STORE_BYTES: usize = 1 << 20;
+/// The only key of a trial.
+const KEY: KeyId = 0;
 
 impl Trial {
     /// Checks `rule` at each of the `moments`, for one key, in virtual time.
     pub(crate) fn run(rule: &Rule, moments: &[Nanos], cost: Permits) -> Self {
-        let store = MemoryStore::new(MemoryConfig {
-            budget_bytes: STORE_BYTES,
-        });
-        let mut key = Vec::new();
-        KeyBuilder::new(&mut key).part(b"try");
-        let charge = Charge {
-            limit: &rule.limit,
-            key: Key::from_bytes(&key),
-            cost: rule.cost.fixed().unwrap_or(cost),
-            mode: Mode::Enforce,
-        };
+        let mut bench = Bench::new(rule.limit.algorithm.clone());
+        let cost = rule.cost.fixed().unwrap_or(cost);
+        let moments = moments.iter().map(|moment| Time::ZERO + *moment);
         let mut now = Time::ZERO;
-        let mut marks = Vec::with_capacity(moments.len());
-        for moment in moments {
-            now = Time::ZERO + *moment;
-            let decisions = store.decide_now(&[charge], now);
-            marks.extend(
-                decisions
-                    .each
-                    .first()
-                    .map(|decision| Mark::of(decision.verdict)),
-            );
+        let marks = moments.map(|moment| {
+            now = moment;
+            Mark::of(bench.decide(KEY, now, cost).verdict)
+        });
+        let marks = marks.collect();
+        let next = bench.look(KEY, now, cost).verdict;
+        Self {
+            marks,
+            next: next.wait().or(next.retry_after()),
         }
-        let after = store.settle_now(Look, &[charge], now);
-        let next = after.each.first().map(|decision| decision.verdict);
-        let next = next.and_then(|verdict| verdict.wait().or(verdict.retry_after()));
-        Self { marks, next }
     }
 
     pub(crate) fn count(&self, mark: Mark) -> usize {
