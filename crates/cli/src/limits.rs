@@ -75,33 +75,20 @@ pub(crate) fn ban(rule: &Rule) -> Option<String> {
         1 => "each refusal".into(),
         _ => format!("the {} refusal within {within}", words::ordinal(strikes)),
     };
-    let mut lengths = vec![words::span(terms.first)];
-    let mut last = terms.first;
-    for _ in 0..MAX_BANS_SHOWN {
-        let next = terms.after_ban_of(last);
-        if next >= terms.longest {
-            break;
-        }
-        lengths.push(words::span(next));
-        last = next;
+    let bans = format!("{begins} bans the key for {}", words::span(terms.first));
+    let second = terms.after_ban_of(terms.first);
+    if second <= terms.first {
+        return Some(bans);
     }
-    let grows = terms.after_ban_of(terms.first) > terms.first;
-    let then = match lengths.split_first() {
-        Some((_, [])) if grows => format!(", then {}", words::span(terms.longest)),
-        Some((_, more)) if grows => {
-            let longest = words::span(terms.longest);
-            format!(", then {}, .. up to {longest}", more.join(", "))
-        }
-        _ => String::new(),
-    };
-    let again = if grows {
-        format!(" (longer if it begins within {within} of the last one's end)")
-    } else {
-        String::new()
-    };
+    let longer = std::iter::successors(Some(second), |last| Some(terms.after_ban_of(*last)));
+    let shown = longer
+        .take(MAX_BANS_SHOWN)
+        .take_while(|ban| *ban < terms.longest);
+    let shown: String = shown.map(|ban| words::span(ban) + ", ").collect();
+    let up_to = if shown.is_empty() { "" } else { ".. up to " };
     Some(format!(
-        "{begins} bans the key for {}{then}{again}",
-        words::span(terms.first)
+        "{bans}, then {shown}{up_to}{} (longer if it begins within {within} of the last one's end)",
+        words::span(terms.longest)
     ))
 }
 
@@ -148,23 +135,18 @@ pub(crate) fn next_change(active: &Active, wall: WallTime) -> Option<Zoned> {
 /// Mentions that a limit with active hours is played as if it applied at all times, one that
 /// reports correct as if none came, and one with a priority as if every request had it.
 pub(crate) fn played_always(rule: &Rule, output: &mut Output) {
-    if let Some(active) = rule.active.as_deref() {
-        let name = &rule.limit.name;
-        output.talk(format!(
-            "`{name}` ({active}) is played as if it were always active"
-        ));
-    }
-    if rule.correction.is_some() {
-        let name = &rule.limit.name;
-        output.talk(format!(
-            "`{name}` is played without reports of results: every request keeps its charge"
-        ));
-    }
-    if rule.priority.is_some() {
-        let name = &rule.limit.name;
-        output.talk(format!(
-            "`{name}` is played whole: every request may use the part that `priority` keeps"
-        ));
+    let active = rule.active.as_deref();
+    let played = [
+        active.map(|active| format!("({active}) is played as if it were always active")),
+        rule.correction
+            .as_ref()
+            .map(|_| "is played without reports of results: every request keeps its charge".into()),
+        rule.priority.as_ref().map(|_| {
+            "is played whole: every request may use the part that `priority` keeps".into()
+        }),
+    ];
+    for played in played.into_iter().flatten() {
+        output.talk(format!("`{}` {played}", rule.limit.name));
     }
 }
 
