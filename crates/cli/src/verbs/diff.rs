@@ -87,10 +87,8 @@ type Changes = BTreeMap<String, Vec<FieldChange>>;
 struct Decisions {
     requests: u64,
     lines: String,
-    newly_refused: u64,
-    newly_allowed: u64,
-    /// By limit and key: newly refused, newly allowed.
-    keys: HashMap<String, (u64, u64)>,
+    /// By limit and key: newly allowed and newly refused, in the order of the policies that refuse.
+    keys: HashMap<String, [u64; 2]>,
 }
 
 impl DiffArgs {
@@ -144,23 +142,15 @@ impl DiffArgs {
             output,
             |replays: &mut [Replay], record: &Record| {
                 let answers: Vec<Answer> = replays.iter_mut().map(|it| it.decide(record)).collect();
-                let allowed: Vec<bool> = answers.iter().map(Answer::allowed).collect();
-                if allowed[0] == allowed[1] {
+                if answers[0].allowed() == answers[1].allowed() {
                     return;
                 }
-                let refusing = usize::from(allowed[0]);
+                let refusing = usize::from(answers[0].allowed());
                 let mut key = replays[refusing].refused_key(&answers[refusing]);
                 if all.keys.len() >= MAX_KEYS && !all.keys.contains_key(&key) {
                     key = "further keys".into();
                 }
-                let counts = all.keys.entry(key).or_default();
-                if allowed[0] {
-                    counts.0 += 1;
-                    all.newly_refused += 1;
-                } else {
-                    counts.1 += 1;
-                    all.newly_allowed += 1;
-                }
+                all.keys.entry(key).or_default()[refusing] += 1;
             },
         )?;
         all.requests = replays[0].decided();
@@ -300,20 +290,13 @@ fn overrides(rule: &Rule) -> String {
 fn write(changes: &Changes, [old, new]: &[Fields; 2], output: &mut Output) -> Result<()> {
     for (name, fields) in changes {
         let shown = paint(NAME, name);
-        let is_one_sided = match (old.contains_key(name), new.contains_key(name)) {
-            (false, true) => {
-                output.line(format!("{shown}: {}", paint(GOOD, "added")))?;
-                true
-            }
-            (true, false) => {
-                output.line(format!("{shown}: {}", paint(BAD, "removed")))?;
-                true
-            }
-            _ => {
-                output.line(format!("{shown}: changed"))?;
-                false
-            }
+        let state = match (old.contains_key(name), new.contains_key(name)) {
+            (false, true) => paint(GOOD, "added"),
+            (true, false) => paint(BAD, "removed"),
+            _ => "changed".into(),
         };
+        let is_one_sided = old.contains_key(name) != new.contains_key(name);
+        output.line(format!("{shown}: {state}"))?;
         for (field, old, new) in fields {
             let change = match (old.as_deref(), new.as_deref()) {
                 (Some(""), _) => format!("removed {field}"),
@@ -333,36 +316,44 @@ fn write(changes: &Changes, [old, new]: &[Fields; 2], output: &mut Output) -> Re
 }
 
 impl Decisions {
+    /// Returns the newly allowed and the newly refused requests.
+    fn all(&self) -> [u64; 2] {
+        [0, 1].map(|policy| self.keys.values().map(|counts| counts[policy]).sum())
+    }
+
     /// Returns the keys whose decisions differ most.
-    fn worst(&self) -> Vec<(&String, &(u64, u64))> {
-        let mut keys: Vec<_> = self.keys.iter().collect();
-        keys.sort_by_key(|(key, counts)| (Reverse(counts.0 + counts.1), *key));
+    fn worst(&self) -> Vec<(&String, [u64; 2])> {
+        let mut keys: Vec<_> = self
+            .keys
+            .iter()
+            .map(|(key, counts)| (key, *counts))
+            .collect();
+        keys.sort_by_key(|(key, [allowed, refused])| (Reverse(allowed + refused), *key));
         keys.truncate(LISTED);
         keys
     }
 
     fn json(&self) -> Value {
-        let keys = self.worst().into_iter().map(|(key, (refused, allowed))| {
+        let [allowed, refused] = self.all();
+        let keys = self.worst().into_iter().map(|(key, [allowed, refused])| {
             json!({"key": key, "newly_refused": refused, "newly_allowed": allowed})
         });
         json!({
             "requests": self.requests,
-            "newly_refused": self.newly_refused,
-            "newly_allowed": self.newly_allowed,
+            "newly_refused": refused,
+            "newly_allowed": allowed,
             "keys": keys.collect::<Vec<_>>(),
         })
     }
 
     fn write(&self, output: &mut Output) -> Result<()> {
+        let [allowed, refused] = self.all().map(|count| share(count, self.requests));
         output.line(format!(
-            "\n{}\nnewly refused {}, newly allowed {}",
-            self.lines,
-            share(self.newly_refused, self.requests),
-            share(self.newly_allowed, self.requests)
+            "\n{}\nnewly refused {refused}, newly allowed {allowed}",
+            self.lines
         ))?;
-        let keys = self.worst().into_iter();
-        let rows = keys.map(|(key, (refused, allowed))| {
-            vec![key.clone(), words::count(*refused), words::count(*allowed)]
+        let rows = self.worst().into_iter().map(|(key, [allowed, refused])| {
+            vec![key.clone(), words::count(refused), words::count(allowed)]
         });
         TextTable::new(&["key", "newly refused", "newly allowed"], rows).write(output)
     }
