@@ -25,7 +25,7 @@ pub(crate) const BEGINNING: Origin = Origin::from_unix_nanos(1_767_571_200_000_0
 pub(crate) const UNIX: Origin = Origin::from_unix_nanos(0);
 
 /// The text of a policy file.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct PolicySource {
     /// As the user wrote it; used in messages.
     pub(crate) name: String,

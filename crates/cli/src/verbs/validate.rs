@@ -77,6 +77,7 @@ enum FindingsFormat {
 }
 
 /// One policy and its findings.
+#[derive(Default)]
 struct Checked {
     source: PolicySource,
     findings: Vec<Diagnostic>,
@@ -185,15 +186,13 @@ fn check_envoy(path: &Path, settings: EnvoySettings) -> Result<Vec<Checked>> {
     Ok(pairs
         .map(|(file, findings)| Checked {
             limits: if valid { rules_of(&file) } else { 0 },
-            note: None,
-            envoy: EnvoyFiles::default(),
             source: PolicySource {
                 name: file.name,
                 text: file.text,
                 files: PolicyFiles::default(),
             },
             findings,
-            sides: Vec::new(),
+            ..Checked::default()
         })
         .collect())
 }
@@ -217,10 +216,7 @@ fn check(source: PolicySource) -> Checked {
         Err(findings) => Checked {
             source,
             findings,
-            limits: 0,
-            sides: Vec::new(),
-            note: None,
-            envoy: EnvoyFiles::default(),
+            ..Checked::default()
         },
     }
 }
@@ -251,16 +247,9 @@ fn write(format: FindingsFormat, checked: &[Checked], output: &mut Output) -> Re
     match format {
         FindingsFormat::Text => checked.iter().try_for_each(|one| text(one, output)),
         FindingsFormat::Json => output.json(&document(checked)),
-        FindingsFormat::Github => {
-            let commands = checked.iter().flat_map(|one| {
-                one.findings
-                    .iter()
-                    .map(|finding| machines::github(&one.source.name, finding))
-            });
-            commands
-                .into_iter()
-                .try_for_each(|command| output.line(command))
-        }
+        FindingsFormat::Github => machines::all(checked).try_for_each(|(one, finding)| {
+            output.line(machines::github(&one.source.name, finding))
+        }),
         FindingsFormat::Sarif => output.line(format!("{:#}", machines::sarif(checked))),
     }
 }

@@ -5,44 +5,35 @@ use serde_json::{Value, json};
 
 use super::Checked;
 
+/// Returns all findings, each with the policy that has it.
+pub(super) fn all(checked: &[Checked]) -> impl Iterator<Item = (&Checked, &Diagnostic)> {
+    let each = checked.iter();
+    each.flat_map(|one| one.findings.iter().map(move |finding| (one, finding)))
+}
+
 /// Returns a workflow command; `%`, line ends and, in properties, `:` and `,` are escaped.
 pub(super) fn github(file: &str, finding: &Diagnostic) -> String {
     let kind = severity(finding);
     let property = |text: &str| data(text).replace(':', "%3A").replace(',', "%2C");
-    let mut message = finding.message.clone();
-    if let Some(help) = &finding.help {
-        message.push_str("\nhelp: ");
-        message.push_str(help);
-    }
     format!(
         "::{kind} file={},line={},col={},title={}::{}",
         property(file),
         finding.line,
         finding.column,
         property(finding.code),
-        data(&message)
+        data(&message(finding, "\n"))
     )
 }
 
 /// Returns one run of SARIF 2.1.0 (OASIS, 2020).
 pub(super) fn sarif(checked: &[Checked]) -> Value {
-    let all = || {
-        checked
-            .iter()
-            .flat_map(|one| one.findings.iter().map(move |f| (one, f)))
-    };
-    let mut codes: Vec<&str> = all().map(|(_, finding)| finding.code).collect();
+    let mut codes: Vec<&str> = all(checked).map(|(_, finding)| finding.code).collect();
     codes.sort_unstable();
     codes.dedup();
     let rules = codes
         .iter()
         .map(|code| json!({ "id": code, "help": { "text": format!("ratekeeper help {code}") } }));
-    let results = all().map(|(one, finding)| {
-        let mut message = finding.message.clone();
-        if let Some(help) = &finding.help {
-            message.push_str("; help: ");
-            message.push_str(help);
-        }
+    let results = all(checked).map(|(one, finding)| {
         let region = json!({
             "startLine": finding.line,
             "startColumn": finding.column,
@@ -52,7 +43,7 @@ pub(super) fn sarif(checked: &[Checked]) -> Value {
         json!({
             "ruleId": finding.code,
             "level": severity(finding),
-            "message": { "text": message },
+            "message": { "text": message(finding, "; ") },
             "locations": [{ "physicalLocation": {
                 "artifactLocation": { "uri": one.source.name },
                 "region": region,
@@ -71,6 +62,13 @@ pub(super) fn sarif(checked: &[Checked]) -> Value {
             "results": results.collect::<Vec<_>>(),
         }],
     })
+}
+
+/// Returns the message of a finding, and its help behind `sign`.
+fn message(finding: &Diagnostic, sign: &str) -> String {
+    let help = finding.help.iter();
+    let help = help.map(|help| format!("{sign}help: {help}"));
+    finding.message.clone() + &help.collect::<String>()
 }
 
 /// Returns the number of characters of `text` between two bytes.
