@@ -5,6 +5,7 @@
 //!   --request 'POST /login' --ip ..  -------->         --facts--> Policy::charges
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -58,9 +59,7 @@ impl CliRequest {
     /// Reads `ip=192.0.2.1`, `header:x-user-id=u1`, `attr:plan=pro`, ...
     pub(crate) fn from_parts(parts: &[String]) -> Result<Self> {
         let mut request = Self::default();
-        for part in parts {
-            request.add_part(part)?;
-        }
+        parts.iter().try_for_each(|part| request.add_part(part))?;
         Ok(request)
     }
 
@@ -170,11 +169,8 @@ impl CliRequest {
         }
         let mut body = json!({ "request": request, "limits": [limit] });
         if !self.attributes.is_empty() {
-            let attributes = self
-                .attributes
-                .iter()
-                .map(|(n, v)| (n.clone(), v.clone().into()));
-            body["attributes"] = Value::Object(attributes.collect());
+            let attributes: BTreeMap<_, _> = self.attributes.iter().cloned().collect();
+            body["attributes"] = json!(attributes);
         }
         body
     }
@@ -185,15 +181,8 @@ impl CliRequest {
         let headers: Vec<(&str, &[u8])> = headers
             .map(|(name, value)| (name.as_str(), value.as_bytes()))
             .collect();
-        let attributes: Vec<(&str, &str)> = self
-            .attributes
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
-        let of_descriptor = self.descriptor.iter().flat_map(|asked| &asked.entries);
-        let entries: Vec<(&str, &str)> = of_descriptor
-            .map(|(key, value)| (key.as_str(), value.as_str()))
-            .collect();
+        let attributes = borrowed(&self.attributes);
+        let entries = borrowed(self.descriptor.iter().flat_map(|asked| &asked.entries));
         look(&Facts {
             method: &self.method,
             host: &self.host,
@@ -211,6 +200,11 @@ impl CliRequest {
             ..Facts::default()
         })
     }
+}
+
+fn borrowed<'a>(pairs: impl IntoIterator<Item = &'a (String, String)>) -> Vec<(&'a str, &'a str)> {
+    let pairs = pairs.into_iter();
+    pairs.map(|(name, value)| (&**name, &**value)).collect()
 }
 
 /// `POST /login?next=x from 192.0.2.1`, `descriptor plan=pro user=ada in edge`
@@ -276,13 +270,10 @@ impl DescriptorArgs {
         if self.descriptor.is_empty() {
             return Ok(None);
         }
-        let mut all = Vec::new();
-        for text in &self.descriptor {
-            all.extend(entries(text)?);
-        }
+        let entries: Result<Vec<_>> = self.descriptor.iter().map(|it| entries(it)).collect();
         Ok(Some(DescriptorEntries {
             domain: self.domain.clone().unwrap_or_default(),
-            entries: all,
+            entries: entries?.concat(),
         }))
     }
 }
@@ -326,16 +317,13 @@ impl CliRequest {
             None => target,
         };
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        if !path.starts_with('/') && !path.is_empty() {
+        let path = if path.is_empty() { "/" } else { path };
+        if !path.starts_with('/') {
             let hint =
                 "write for example --request 'POST /login' or 'GET http://api.example.com/v1'";
             return Err(Failure::new(format!("`{target}` is not a path or a URL")).hint(hint));
         }
-        self.path = if path.is_empty() {
-            "/".into()
-        } else {
-            path.into()
-        };
+        self.path = path.into();
         self.query = query.into();
         Ok(())
     }

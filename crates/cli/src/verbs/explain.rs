@@ -129,13 +129,8 @@ fn list(policy: &Policy, output: &mut Output) -> Result<()> {
     for source in policy.geo.iter().flat_map(place::sources) {
         output.line(format!("{}  {source}", paint(NAME, "[geo]")))?;
     }
-    for adaptive in policy
-        .settings
-        .listen
-        .proxy
-        .iter()
-        .flat_map(adaptive_limits)
-    {
+    let proxy = policy.settings.listen.proxy.iter();
+    for adaptive in proxy.flat_map(adaptive_limits) {
         output.line(format!("{}  {adaptive}", paint(NAME, "[listen.proxy]")))?;
     }
     output.talk(format!(
@@ -185,14 +180,9 @@ fn write_text(
     if let Some(place) = Place::of(policy, request) {
         output.line(format!("{}  {place}", paint(NAME, "[geo]")))?;
     }
-    let each = || {
-        policy
-            .rules
-            .iter()
-            .zip(answers)
-            .filter(|(rule, _)| !rule.is_extra())
-    };
-    for (rule, answer) in each() {
+    let each = policy.rules.iter().zip(answers);
+    let each: Vec<_> = each.filter(|(rule, _)| !rule.is_extra()).collect();
+    for (rule, answer) in &each {
         let name = paint(NAME, &rule.limit.name);
         match answer {
             LimitAnswer::Applies {
@@ -204,21 +194,15 @@ fn write_text(
                 numbers: held,
                 mode: of_key,
             } => {
-                output.line(format!(
-                    "{name}  {}  {}",
-                    paint(GOOD, "applies"),
-                    mode(rule)
-                ))?;
-                let key = if key.is_empty() {
-                    "all".into()
-                } else {
-                    key.join(", ")
+                let applies = paint(GOOD, "applies");
+                output.line(format!("{name}  {applies}  {}", mode(rule)))?;
+                let key = match key.as_slice() {
+                    [] => "all".into(),
+                    key => key.join(", "),
                 };
-                let because = if *fallback {
-                    format!(", since {} is missing", keys_in_words(rule))
-                } else {
-                    String::new()
-                };
+                let because =
+                    fallback.then(|| format!(", since {} is missing", keys_in_words(rule)));
+                let because = because.unwrap_or_default();
                 let cost = match &rule.unit {
                     Some(unit) => unit.show(cost.get()).to_string(),
                     None => cost.to_string(),
@@ -254,13 +238,13 @@ fn write_text(
             }
         }
     }
-    let applying = each()
-        .filter(|(_, answer)| !matches!(answer, LimitAnswer::Not(_)))
-        .count();
+    let answers = each.iter().map(|(_, answer)| answer);
+    let applying = answers.filter(|it| !matches!(it, LimitAnswer::Not(_)));
+    let applying = applying.count();
     let verb = if applying == 1 { "applies" } else { "apply" };
     output.talk(format!(
         "{applying} of {} {verb}",
-        words::counted(each().count(), "limit")
+        words::counted(each.len(), "limit")
     ));
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `init`: a commented policy to start from, with an upstream to forward to, or with the
 //! configuration of a proxy that asks the service.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -170,27 +170,19 @@ impl InitArgs {
     }
 
     fn write(&self, upstream: &str) -> Result<()> {
-        let proxies = if self.proxy.is_some() {
-            LOCAL_PROXY
-        } else {
-            NO_PROXY
-        };
-        let listen = match (&self.upstream, self.proxy) {
-            (Some(_), None) => FORWARD.replace("UPSTREAM", upstream),
-            _ => "\n".to_owned(),
+        let (proxies, listen) = match (self.proxy, &self.upstream) {
+            (Some(_), _) => (LOCAL_PROXY, "\n".to_owned()),
+            (None, Some(_)) => (NO_PROXY, FORWARD.replace("UPSTREAM", upstream)),
+            (None, None) => (NO_PROXY, "\n".to_owned()),
         };
         let text = STARTER.replace(PROXIES, proxies).replace(LISTEN, &listen);
         let name = self.file.display();
-        let mut options = OpenOptions::new();
-        options.write(true);
-        if self.force {
-            options.create(true).truncate(true);
+        let file = if self.force {
+            File::create(&self.file)
         } else {
-            options.create_new(true);
-        }
-        let written = options
-            .open(&self.file)
-            .and_then(|mut file| file.write_all(text.as_bytes()));
+            File::create_new(&self.file)
+        };
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
         written.map_err(|why| match why.kind() {
             ErrorKind::AlreadyExists => Failure::new(format!("`{name}` exists already"))
                 .hint("overwrite it with --force, or write elsewhere with `ratekeeper init FILE`"),
