@@ -24,30 +24,33 @@ use crate::request::CliRequest;
 
 /// Answer of one limit to a request.
 pub(crate) enum LimitAnswer {
-    Applies {
-        key: Vec<String>,
-        /// The other keys of the request, if it has several.
-        more: Vec<Vec<String>>,
-        cost: Permits,
-        /// True if something stands in for a missing key part.
-        fallback: bool,
-        /// End of the window of the request; `None` if windows are not asked for.
-        window_ends: Option<Zoned>,
-        /// The numbers that hold, if the limit has some for plans or single keys.
-        numbers: Option<HeldNumbers>,
-        /// The mode in which the key is decided.
-        mode: Mode,
-    },
+    Applies(Box<AppliedLimit>),
     /// A key part is missing and the policy refuses such requests, or the key is blocked.
     Refuses(String),
     /// The limit does not apply, for this reason.
     Not(String),
 }
 
+/// A limit that counts a request.
+pub(crate) struct AppliedLimit {
+    pub(crate) key: Vec<String>,
+    /// The other keys of the request, if it has several.
+    pub(crate) more: Vec<Vec<String>>,
+    pub(crate) cost: Permits,
+    /// True if something stands in for a missing key part.
+    pub(crate) fallback: bool,
+    /// End of the window of the request; `None` if windows are not asked for.
+    pub(crate) window_ends: Option<Zoned>,
+    /// The numbers that hold, if the limit has some for plans or single keys.
+    pub(crate) numbers: Option<HeldNumbers>,
+    /// The mode in which the key is decided.
+    pub(crate) mode: Mode,
+}
+
 /// The numbers of a limit that hold for a request.
 pub(crate) struct HeldNumbers {
     /// The limit with these numbers; `None` for its own.
-    pub(crate) rule: Option<Box<Rule>>,
+    pub(crate) rule: Option<Rule>,
     /// The reason.
     pub(crate) by: String,
 }
@@ -152,12 +155,12 @@ impl Question<'_> {
             let held = self.policy.allowance(rule, self.facts, self.wall)?;
             let variant = entry.variant_of(rule);
             Some(HeldNumbers {
-                rule: variant.map(|variant| Box::new(rule.with_numbers(variant))),
+                rule: variant.map(|variant| rule.with_numbers(variant)),
                 by: self.held_by(held.by),
             })
         };
         let algorithm = &charges.limit(entry, rule).algorithm;
-        LimitAnswer::Applies {
+        LimitAnswer::Applies(Box::new(AppliedLimit {
             numbers: (!rule.variants.is_empty()).then(numbers).flatten(),
             more,
             key,
@@ -165,7 +168,7 @@ impl Question<'_> {
             fallback: entry.fallback,
             mode: entry.mode,
             window_ends: self.at.and_then(|at| window_end(algorithm, at)),
-        }
+        }))
     }
 
     /// ``plan `pro` ``, `the override in line 12 until 2026-12-31T00:00:00Z: contract 4711`
@@ -201,10 +204,9 @@ impl Question<'_> {
         }
         if let Some(names) = self.facts.descriptor.filter(|asked| !rule.names_all(asked)) {
             let keys: Vec<_> = names.entries.iter().map(|(key, _)| *key).collect();
-            let found = if keys.is_empty() {
-                "no entry".to_owned()
-            } else {
-                keys.join(", ")
+            let found = match keys.as_slice() {
+                [] => "no entry".to_owned(),
+                keys => keys.join(", "),
             };
             return format!("it is for {}; this one has {found}", limits::requests(rule));
         }
@@ -251,13 +253,9 @@ fn mismatch(matcher: &Matcher, field: &Field, request: &CliRequest, facts: &Fact
     let wanted = patterns.map(|(_, patterns)| limits::values(patterns));
     let wanted = wanted.unwrap_or_default();
     let values = |list: &[(String, String)], name: &str| {
-        let named = list
-            .iter()
-            .filter(|(found, _)| found.eq_ignore_ascii_case(name));
-        named
-            .map(|(_, value)| value.clone())
-            .collect::<Vec<_>>()
-            .join(", ")
+        let named = list.iter().filter(|it| it.0.eq_ignore_ascii_case(name));
+        let values: Vec<&str> = named.map(|(_, value)| &**value).collect();
+        values.join(", ")
     };
     let country = facts.country.unwrap_or(Country::UNKNOWN);
     let found = match field {

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 use ureq::Agent;
 
-use crate::{Failure, Output, Result};
+use crate::{Failure, Output, Result, words};
 
 /// Maximum time for one answer of the service.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -196,15 +196,11 @@ impl KeyArgs {
     }
 }
 
-/// Returns the key of an answer on one line. It is a stranger's text: line breaks and escapes of a
-/// terminal are written out.
+/// Returns the key of an answer on one line.
 pub(crate) fn key_text(answer: &Value) -> String {
     let parts = answer["key"].as_array().into_iter().flatten();
     let parts: Vec<&str> = parts.filter_map(Value::as_str).collect();
-    match parts.as_slice() {
-        [] => "all requests".into(),
-        parts => parts.join(", ").escape_debug().to_string(),
-    }
+    words::key(&parts)
 }
 
 impl CallArgs {

@@ -254,7 +254,7 @@ pub(crate) fn cost(rule: &Rule) -> Option<String> {
         Cost::Body(field, _) => field.to_string(),
         Cost::Priced(prices) => {
             let each = prices.higher.iter().map(|price| {
-                let requests = fields(&price.matcher).join(", ");
+                let requests = fields(&price.matcher);
                 format!("{} for {requests}; ", shown(price.is))
             });
             each.collect::<String>() + &format!("{} for others", shown(prices.usual))
@@ -270,7 +270,7 @@ pub(crate) fn priority(rule: &Rule) -> Option<String> {
         "the last {} of {} are for {}",
         amount(rule, priority.headroom(capacity).get()),
         amount(rule, capacity.get()),
-        fields(&priority.matcher).join(", ")
+        fields(&priority.matcher)
     ))
 }
 
@@ -336,23 +336,24 @@ pub(crate) fn values(patterns: &[Pattern]) -> String {
     }
 }
 
-/// Returns the fields of a `match` and their values: `path /login or /signup`.
-pub(crate) fn fields(matcher: &Matcher) -> Vec<String> {
+/// Returns the fields of a `match` and their values: `method GET, path /login or /signup`.
+pub(crate) fn fields(matcher: &Matcher) -> String {
     let text = |(field, patterns): &(Field, Patterns)| {
         let is_exact = *field == Field::Path && matcher.path_case == PathCase::Sensitive;
         let case = if is_exact { " (case-sensitive)" } else { "" };
         format!("{field} {}{case}", values(patterns))
     };
-    matcher.fields.iter().map(text).collect()
+    let fields: Vec<String> = matcher.fields.iter().map(text).collect();
+    fields.join(", ")
 }
 
 /// Returns why a request is exempt: the reason that the policy gives, else the fields that the
 /// exemption matches.
 pub(crate) fn exemption(exemption: &Exemption) -> String {
-    if !exemption.reason.is_empty() {
-        return exemption.reason.clone();
+    match exemption.reason.as_str() {
+        "" => fields(&exemption.matcher),
+        reason => reason.to_owned(),
     }
-    fields(&exemption.matcher).join(", ")
 }
 
 /// Returns the kind of requests that a limit is for.

@@ -1,7 +1,9 @@
 //! Words: spans, counts and names as text for people.
 
+use std::borrow::Borrow;
+
 use jiff::{Timestamp, Zoned};
-use ratekeeper_core::Nanos;
+use ratekeeper_core::{Nanos, Permits};
 
 /// Units of spans, largest first, with their nanoseconds.
 const UNITS: [(&str, u64); 7] = [
@@ -70,8 +72,8 @@ fn step(unit: usize) -> u64 {
 }
 
 /// Formats a count with thousands separated: `10,000`.
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
+pub(crate) fn count(number: impl TryInto<u64>) -> String {
+    let digits = number.try_into().unwrap_or(u64::MAX).to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
@@ -83,9 +85,27 @@ pub(crate) fn count(number: u64) -> String {
 }
 
 /// Formats a number of things: `1 limit`, `2 limits`.
-pub(crate) fn counted(number: usize, thing: &str) -> String {
+pub(crate) fn counted(number: impl TryInto<u64>, thing: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
     let plural = if number == 1 { "" } else { "s" };
-    format!("{} {thing}{plural}", count(number as u64))
+    format!("{} {thing}{plural}", count(number))
+}
+
+/// Returns a key on one line. It is a stranger's text: line breaks and escapes of a terminal are
+/// written out.
+pub(crate) fn key<S: Borrow<str>>(parts: &[S]) -> String {
+    match parts {
+        [] => "all requests".into(),
+        parts => parts.join(", ").escape_debug().to_string(),
+    }
+}
+
+/// Formats the cost of each of some requests: ` of cost 3`; empty if it is 1.
+pub(crate) fn of_cost(cost: Permits) -> String {
+    match cost {
+        Permits::ONE => String::new(),
+        cost => format!(" of cost {cost}"),
+    }
 }
 
 /// Formats a size in its largest binary unit: `900 B`, `1.5 GiB`. Rounded down.

@@ -49,7 +49,7 @@ fn slots(nodes: &[ClusterNode], asked: &str) -> Judgement {
         let message = format!(
             "no node serves {} of 16,384 slots, the first of them {first}; keys in these slots \
              cannot be counted",
-            words::count(count.into()),
+            words::count(count),
         );
         let hint = format!(
             "run redis-cli --cluster check {asked} for details, and redis-cli --cluster fix \
@@ -61,7 +61,7 @@ fn slots(nodes: &[ClusterNode], asked: &str) -> Judgement {
     let replicas: Vec<_> = nodes.iter().filter(|node| node.is("slave")).collect();
     let is_lost = |node: &&&ClusterNode| node.is("fail") || node.is("fail?");
     if let Some(lost) = serving.iter().find(is_lost) {
-        let slots = lost.slots.iter().map(length).sum::<u32>().into();
+        let slots = lost.slots.iter().map(length).sum::<u32>();
         let (address, slots) = (&lost.address, words::count(slots));
         return Judgement::failure(
             format!("{address}, which serves {slots} slots, is reported as failed or failing"),

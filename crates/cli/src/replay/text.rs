@@ -40,10 +40,7 @@ pub(crate) fn about_log(report: &ReplayReport) -> Vec<String> {
     lines.push(format!(
         "{}; {}; resolution {}",
         counted_lines(report.lines, report.decided, report.skipped),
-        words::counted(
-            usize::try_from(report.all.clients).unwrap_or(usize::MAX),
-            "client"
-        ),
+        words::counted(report.all.clients, "client"),
         report.resolution,
     ));
     if let (Some(from), Some(to)) = (&report.from, &report.to) {

@@ -170,7 +170,7 @@ impl EventSession {
         if id >= MAX_KEYS_BYTES / bytes {
             return Err(format!(
                 "the maximum of {} keys is reached, which take 1 GiB",
-                words::count(id as u64)
+                words::count(id)
             ));
         }
         self.keys.insert(key.into(), id);

@@ -127,15 +127,6 @@ impl KeyRow {
         let since = millis(&self.refused.as_ref()?.since)?;
         Some(Nanos::from_millis(at_ms.saturating_sub(since)))
     }
-
-    /// Returns the key on one line. It is a stranger's text: line breaks and escapes of a terminal
-    /// are written out.
-    pub(crate) fn text(&self) -> String {
-        match self.key.as_slice() {
-            [] => "all requests".into(),
-            parts => parts.join(", ").escape_debug().to_string(),
-        }
-    }
 }
 
 impl Count {
@@ -232,6 +223,6 @@ mod tests {
             key: vec!["attr:k=\u{1b}[2J\nx".into()],
             ..KeyRow::default()
         };
-        assert_eq!(row.text(), "attr:k=\\u{1b}[2J\\nx");
+        assert_eq!(words::key(&row.key), "attr:k=\\u{1b}[2J\\nx");
     }
 }

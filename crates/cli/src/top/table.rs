@@ -18,10 +18,8 @@ pub(crate) fn table(board: &Board) -> Vec<String> {
     let mut lines = vec![LIMIT_HEAD.to_owned()];
     lines.extend(board.limits.iter().map(|row| limit_line(row, row.rate())));
     if board.more > 0 {
-        lines.push(format!(
-            "and {} more",
-            words::counted(usize_of(board.more), "limit")
-        ));
+        let more = words::counted(board.more, "limit");
+        lines.push(format!("and {more} more"));
     }
     if let Some(limit) = &board.limit {
         lines.push(String::new());
@@ -97,7 +95,7 @@ pub(super) fn percent(share: Option<u64>) -> String {
 
 /// Returns a key of the board, on a line of that width.
 pub(super) fn key_line(row: &KeyRow, board: &Board, width: usize) -> String {
-    let key = clipped(&row.text(), KEY_WIDTH);
+    let key = clipped(&words::key(&row.key), KEY_WIDTH);
     let [requests, denied] = [row.requests, row.denied].map(|it| it.each_minute(board.covers_ms));
     let line = format!(
         "{key:KEY_WIDTH$} {:>8} {:>8} {:>6}  {}",
@@ -146,10 +144,6 @@ pub(super) fn clipped(text: &str, width: usize) -> String {
     }
     let kept: String = text.chars().take(width.saturating_sub(2)).collect();
     format!("{kept}..")
-}
-
-fn usize_of(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

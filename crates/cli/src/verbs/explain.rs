@@ -15,7 +15,7 @@ use ratekeeper_policy::{Policy, ProxySettings, Rule, RuleMode, WallTime};
 
 use self::document::document;
 pub(crate) use self::lines::{about, allowance, parts};
-use crate::answers::{LimitAnswer, answers, keys_in_words};
+use crate::answers::{AppliedLimit, LimitAnswer, answers, keys_in_words};
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::place::{self, Place};
 use crate::request::{CliRequest, RequestArgs};
@@ -151,7 +151,7 @@ fn adaptive_limits(proxy: &ProxySettings) -> Vec<String> {
     let texts = all.filter_map(|(of, bounds)| {
         let bounds = bounds?;
         let priority = bounds.priority.as_ref().map(|priority| {
-            let fields = limits::fields(&priority.matcher).join(", ");
+            let fields = limits::fields(&priority.matcher);
             format!("; the last {}% are for {fields}", priority.last_percent)
         });
         Some(format!(
@@ -185,49 +185,13 @@ fn write_text(
     for (rule, answer) in &each {
         let name = paint(NAME, &rule.limit.name);
         match answer {
-            LimitAnswer::Applies {
-                key,
-                more,
-                cost,
-                fallback,
-                window_ends,
-                numbers: held,
-                mode: of_key,
-            } => {
-                let applies = paint(GOOD, "applies");
-                output.line(format!("{name}  {applies}  {}", mode(rule)))?;
-                let key = match key.as_slice() {
-                    [] => "all".into(),
-                    key => key.join(", "),
-                };
-                let because =
-                    fallback.then(|| format!(", since {} is missing", keys_in_words(rule)));
-                let because = because.unwrap_or_default();
-                let cost = match &rule.unit {
-                    Some(unit) => unit.show(cost.get()).to_string(),
-                    None => cost.to_string(),
-                };
-                output.line(format!("    counts    {key}, cost {cost}{because}"))?;
-                for key in more {
-                    output.line(format!("    and       {}, cost {cost}", key.join(", ")))?;
-                }
-                if rule.percent.is_some() && rule.mode == RuleMode::Enforce {
-                    let effect = match of_key {
-                        Mode::Shadow => "in shadow mode: not among the enforced keys",
-                        _ => "enforced: among the enforced keys",
-                    };
-                    output.line(format!("    this key  {effect}"))?;
-                }
-                if let Some(held) = held {
-                    output.line(format!("    numbers   by {}", held.by))?;
-                }
-                let other = held.as_ref().and_then(|held| held.rule.as_deref());
-                for line in lines::numbers(policy, other.unwrap_or(rule), wall(policy)) {
-                    output.line(line)?;
-                }
-                if let Some(end) = window_ends {
-                    output.line(format!("    until     {}", words::clock_time(end)))?;
-                }
+            LimitAnswer::Applies(applied) => {
+                output.line(format!(
+                    "{name}  {}  {}",
+                    paint(GOOD, "applies"),
+                    mode(rule)
+                ))?;
+                write_applied(policy, rule, applied, output)?;
             }
             LimitAnswer::Refuses(why) => {
                 output.line(format!("{name}  {}  {}", paint(BAD, "refuses"), mode(rule)))?;
@@ -247,6 +211,46 @@ fn write_text(
         words::counted(each.len(), "limit")
     ));
     Ok(())
+}
+
+/// Writes how a limit counts the request.
+fn write_applied(
+    policy: &Policy,
+    rule: &Rule,
+    applied: &AppliedLimit,
+    output: &mut Output,
+) -> Result<()> {
+    let key = match applied.key.as_slice() {
+        [] => "all".into(),
+        key => key.join(", "),
+    };
+    let cost = match &rule.unit {
+        Some(unit) => unit.show(applied.cost.get()).to_string(),
+        None => applied.cost.to_string(),
+    };
+    let missing = || format!(", since {} is missing", keys_in_words(rule));
+    let because = applied.fallback.then(missing).unwrap_or_default();
+    output.line(format!("    counts    {key}, cost {cost}{because}"))?;
+    for key in &applied.more {
+        output.line(format!("    and       {}, cost {cost}", key.join(", ")))?;
+    }
+    if rule.percent.is_some() && rule.mode == RuleMode::Enforce {
+        let effect = match applied.mode {
+            Mode::Shadow => "in shadow mode: not among the enforced keys",
+            _ => "enforced: among the enforced keys",
+        };
+        output.line(format!("    this key  {effect}"))?;
+    }
+    let held = applied.numbers.as_ref();
+    if let Some(held) = held {
+        output.line(format!("    numbers   by {}", held.by))?;
+    }
+    let other = held.and_then(|held| held.rule.as_ref());
+    for line in lines::numbers(policy, other.unwrap_or(rule), wall(policy)) {
+        output.line(line)?;
+    }
+    let end = applied.window_ends.as_ref().map(words::clock_time);
+    end.map_or(Ok(()), |end| output.line(format!("    until     {end}")))
 }
 
 fn mode(rule: &Rule) -> String {

@@ -89,8 +89,7 @@ impl OverridesArgs {
                     let overrides = answer["overrides"].as_array().into_iter().flatten();
                     overrides.map(line).try_for_each(|text| output.line(text))?;
                     let count = answer["count"].as_u64().unwrap_or_default();
-                    let count =
-                        words::counted(usize::try_from(count).unwrap_or(usize::MAX), "override");
+                    let count = words::counted(count, "override");
                     output.talk(format!("{count} in {}", text(&answer["file"])));
                 }
                 Ok(Exit::done_if(answer["count"] != 0))

@@ -199,11 +199,10 @@ impl SimulateArgs {
             WorkloadKind::Poisson => Workload::patterned(traffic, ArrivalPattern::Poisson),
             WorkloadKind::OnOff => {
                 let window = subject.window;
-                let usual = OnOff {
+                let OnOff { on, off } = self.on_off.unwrap_or(OnOff {
                     on: window,
                     off: window,
-                };
-                let OnOff { on, off } = self.on_off.unwrap_or(usual);
+                });
                 Workload::on_off(traffic, on, off)
             }
             WorkloadKind::Zipf => Workload::zipf(traffic, self.keys, self.exponent),
@@ -222,12 +221,8 @@ impl SimulateArgs {
                 WorkloadKind::Zipf => self.keys.div_ceil(10), // up: at least one
                 _ => 1,
             };
-            let twice = quota
-                .permits()
-                .get()
-                .saturating_mul(2)
-                .saturating_mul(clients.into());
-            Rate::new(twice, quota.per())
+            let twice = quota.permits().get().saturating_mul(2);
+            Rate::new(twice.saturating_mul(clients.into()), quota.per())
         });
         let rate = self.rate.or(usual).ok_or_else(|| {
             Failure::new(format!(
@@ -254,11 +249,7 @@ impl SimulateArgs {
             format!(" ({})", subject.algorithm.name())
         };
         let requests = words::counted(workload.requests(), "request");
-        let cost = if workload.cost == Permits::ONE {
-            String::new()
-        } else {
-            format!(" of cost {}", workload.cost)
-        };
+        let cost = words::of_cost(workload.cost);
         let text = &subject.text;
         format!(
             "{kind}: {requests}{cost} against {text}{by}, seed {}",
@@ -322,7 +313,7 @@ fn answer_events(path: &Path, subject: Subject, origin: Origin) -> Result<Exit> 
     let lines = words::counted(tally.lines, "line");
     Err(Failure::new(format!(
         "{} of {lines} could not be answered",
-        words::count(tally.wrong as u64)
+        words::count(tally.wrong)
     )))
 }
 

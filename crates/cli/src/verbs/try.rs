@@ -133,40 +133,32 @@ impl TryArgs {
             ..CliRequest::default()
         };
         let answers = answers(policy, &request, WallTime::UNKNOWN, None);
-        let answer = |rule: &Rule| {
-            let mut pairs = policy.rules.iter().zip(&answers);
-            let same = |(known, _): &(&Rule, _)| known.limit.name == rule.limit.name;
-            pairs.find(same).map(|(_, answer)| answer)
-        };
-        if let ([rule], Some(_)) = (rules.as_slice(), &self.limit) {
+        let mut answered: Vec<_> = policy.rules.iter().zip(answers).collect();
+        answered.retain(|(known, _)| rules.iter().any(|rule| rule.limit.name == known.limit.name));
+        if let ([(rule, answer)], Some(_)) = (answered.as_slice(), &self.limit) {
             let name = &rule.limit.name;
-            let refused = match answer(rule) {
-                Some(LimitAnswer::Not(why)) => format!("does not apply to {request}: {why}"),
-                Some(LimitAnswer::Refuses(why)) => format!("refuses {request}: {why}"),
-                _ => return Ok(rules),
+            let refused = match answer {
+                LimitAnswer::Not(why) => format!("does not apply to {request}: {why}"),
+                LimitAnswer::Refuses(why) => format!("refuses {request}: {why}"),
+                LimitAnswer::Applies(_) => return Ok(rules),
             };
             let failure = Failure::new(format!("the limit `{name}` {refused}"));
             return Err(failure
                 .hint("a limit applies only to descriptors with exactly the entries it names"));
         }
-        let applies = |rule: &&Rule| matches!(answer(rule), Some(LimitAnswer::Applies { .. }));
-        let rules: Vec<&Rule> = rules.into_iter().filter(applies).collect();
-        if rules.is_empty() {
+        answered.retain(|(_, answer)| matches!(answer, LimitAnswer::Applies(_)));
+        if answered.is_empty() {
             let failure = Failure::new(format!("no limit of the policy applies to {request}"));
             return Err(
                 failure.hint("run `ratekeeper explain` with the same descriptor for the reasons")
             );
         }
-        Ok(rules)
+        Ok(answered.into_iter().map(|(rule, _)| rule).collect())
     }
 
     /// Describes the checks: `25 checks over 480 ms`.
     fn describe(&self, moments: &[Nanos]) -> String {
-        let cost = if self.cost == 1 {
-            String::new()
-        } else {
-            format!(" of cost {}", self.cost)
-        };
+        let cost = words::of_cost(Permits::new(self.cost));
         let number = words::counted(moments.len(), "check");
         match moments.last() {
             Some(&last) if last > Nanos::ZERO => {
@@ -217,7 +209,7 @@ fn draw(tried: &[Tried<'_>], output: &mut Output) -> Result<()> {
     if let Some(cell) = cells.max().filter(|checks| *checks > 1) {
         output.talk(format!(
             "  each character stands for {} checks",
-            words::count(cell as u64)
+            words::count(cell)
         ));
     }
     Ok(())
@@ -226,7 +218,7 @@ fn draw(tried: &[Tried<'_>], output: &mut Output) -> Result<()> {
 /// Returns a sentence: `20 allowed, 5 refused, next in 50 ms`.
 fn sentence(one: &Tried<'_>) -> String {
     let count = |mark| one.trial.count(mark);
-    let number = |mark| words::count(count(mark) as u64);
+    let number = |mark| words::count(count(mark));
     let mut text = paint(GOOD, &format!("{} allowed", number(Mark::Allowed)));
     if count(Mark::Delayed) > 0 {
         let delayed = format!(", {} after a wait", number(Mark::Delayed));

@@ -260,21 +260,15 @@ fn text(one: &Checked, output: &mut Output) -> Result<()> {
         output.line("")?;
     }
     let (errors, warnings) = (one.count(Severity::Error), one.count(Severity::Warning));
-    let verdict = if errors > 0 {
-        format!(
-            "{}, {}",
-            paint(BAD, &words::counted(errors, "error")),
-            words::counted(warnings, "warning")
-        )
-    } else if warnings > 0 {
-        let warned = paint(WARN, &words::counted(warnings, "warning"));
-        format!("{}, {warned}", words::counted(one.limits, "limit"))
-    } else {
-        format!(
-            "{}, {}",
-            words::counted(one.limits, "limit"),
-            paint(GOOD, "nothing found")
-        )
+    let limits = words::counted(one.limits, "limit");
+    let warned = words::counted(warnings, "warning");
+    let verdict = match (errors, warnings) {
+        (0, 0) => format!("{limits}, {}", paint(GOOD, "nothing found")),
+        (0, _) => format!("{limits}, {}", paint(WARN, &warned)),
+        _ => {
+            let failed = paint(BAD, &words::counted(errors, "error"));
+            format!("{failed}, {warned}")
+        }
     };
     output.line(format!("{}: {verdict}", one.source.name))?;
     if let Some(note) = &one.note {
@@ -313,7 +307,7 @@ fn repeated(findings: &[Diagnostic]) -> Vec<String> {
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| Reverse(*count));
-    let text = |(code, count): (&str, usize)| format!("{} x {code}", words::count(count as u64));
+    let text = |(code, count): (&str, usize)| format!("{} x {code}", words::count(count));
     counts.into_iter().map(text).collect()
 }
 

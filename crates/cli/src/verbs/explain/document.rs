@@ -28,8 +28,8 @@ pub(super) fn document(
         }
         if let Some(answer) = answers.and_then(|answers| answers.get(index)) {
             limit["request"] = answer_document(answer);
-            if let (Some(_), LimitAnswer::Applies { mode, .. }) = (rule.percent, answer) {
-                limit["request"]["mode"] = mode.to_string().into();
+            if let (Some(_), LimitAnswer::Applies(applied)) = (rule.percent, answer) {
+                limit["request"]["mode"] = applied.mode.to_string().into();
             }
         }
         limit
@@ -50,26 +50,18 @@ pub(super) fn document(
 
 fn answer_document(answer: &LimitAnswer) -> Value {
     match answer {
-        LimitAnswer::Applies {
-            key,
-            more,
-            cost,
-            fallback,
-            window_ends,
-            numbers,
-            ..
-        } => {
+        LimitAnswer::Applies(applied) => {
             let mut document = json!({
                 "applies": true,
-                "key": key,
-                "cost": cost.get(),
-                "key_missing": fallback,
-                "window_ends": window_ends.as_ref().map(words::clock_time),
+                "key": applied.key,
+                "cost": applied.cost.get(),
+                "key_missing": applied.fallback,
+                "window_ends": applied.window_ends.as_ref().map(words::clock_time),
             });
-            if !more.is_empty() {
-                document["more_keys"] = json!(more);
+            if !applied.more.is_empty() {
+                document["more_keys"] = json!(applied.more);
             }
-            if let Some(numbers) = numbers {
+            if let Some(numbers) = &applied.numbers {
                 let other = numbers.rule.as_ref().map(|rule| rule.text.as_str());
                 document["numbers"] = json!({ "by": numbers.by, "limit": other });
             }

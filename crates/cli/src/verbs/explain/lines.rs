@@ -35,7 +35,7 @@ pub(crate) fn about(policy: &Policy, rule: &Rule, wall: WallTime) -> Vec<String>
 /// Returns a limit in words: its requests, its key, its numbers and what they admit.
 pub(crate) fn parts(policy: &Policy, rule: &Rule, wall: WallTime) -> Lines {
     let mut lines = Lines::default();
-    let requests = [match limits::fields(&rule.matcher).join(", ") {
+    let requests = [match limits::fields(&rule.matcher) {
         fields if fields.is_empty() => limits::requests(rule),
         fields if rule.is_for_descriptors() => {
             format!("{} where {fields}", limits::requests(rule))
