@@ -138,14 +138,11 @@ pub(crate) fn choose(
             break;
         }
         let (log, replays) = session.read(policies, output, decide)?;
-        choice.report = replays.first().map(|replay| session.report(&log, replay));
-        for (number, replay) in tried.into_iter().zip(&replays) {
-            choice.requests = replay.decided();
-            choice
-                .points
-                .insert(number, (replay.refused(), replay.clients().1));
-        }
-        choice.clients = replays.first().map_or(0, |replay| replay.clients().0);
+        let first = &replays[0];
+        choice.report = Some(session.report(&log, first));
+        (choice.requests, choice.clients) = (first.decided(), first.clients().0);
+        let counts = replays.iter().map(|it| (it.refused(), it.clients().1));
+        choice.points.extend(tried.into_iter().zip(counts));
         numbers = choice.next_numbers();
         choice.is_exact = numbers.is_empty();
         if !session.is_repeatable() {
@@ -204,25 +201,19 @@ impl Choice {
     /// Returns the number at the knee: where the curve of clients hit, over the logarithm of the
     /// number, is farthest below the line between its ends.
     fn knee(&self) -> Option<u64> {
-        let (first, last) = (
-            self.points.first_key_value()?,
-            self.points.last_key_value()?,
-        );
-        let x = |number: u64| (number as f64 / *first.0 as f64).ln();
-        let (width, lowest) = (x(*last.0), last.1.1 as f64);
-        let drop = first.1.1 as f64 - lowest;
+        let (first, (_, highest)) = self.points.first_key_value()?;
+        let (last, (_, lowest)) = self.points.last_key_value()?;
+        let x = |number: u64| (number as f64 / *first as f64).ln();
+        let above = |hit: u64| hit as f64 - *lowest as f64;
+        let (width, drop) = (x(*last), above(*highest));
         if width <= 0.0 || drop <= 0.0 {
             return None;
         }
-        let depths = self.points.iter().map(|(number, (_, hit))| {
-            (
-                *number,
-                1.0 - x(*number) / width - (*hit as f64 - lowest) / drop,
-            )
-        });
-        depths
-            .max_by(|a, b| a.1.total_cmp(&b.1))
-            .map(|(number, _)| number)
+        let points = self.points.iter();
+        let depths = points
+            .map(|(number, (_, hit))| (1.0 - x(*number) / width - above(*hit) / drop, *number));
+        let deepest = depths.max_by(|(a, _), (b, _)| a.total_cmp(b));
+        deepest.map(|(_, number)| number)
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -251,23 +242,20 @@ impl Choice {
         } else {
             ""
         };
-        let Some((least, (_, hit))) = self
-            .least(SHARE)
-            .and_then(|least| self.points.get_key_value(&least))
-        else {
+        let Some(least) = self.least(SHARE) else {
             return format!(
                 "each number that was tried touches more than 0.1 % of clients{others}"
             );
         };
+        let tried = if self.is_exact {
+            ""
+        } else {
+            "of those tried, "
+        };
         format!(
-            "{}{} is the smallest number that touches at most 0.1 % of clients: {} of {}{others}",
-            if self.is_exact {
-                ""
-            } else {
-                "of those tried, "
-            },
-            self.with(*least),
-            words::count(*hit),
+            "{tried}{} is the smallest number that touches at most 0.1 % of clients: {} of {}{others}",
+            self.with(least),
+            words::count(self.points[&least].1),
             words::count(self.clients),
         )
     }

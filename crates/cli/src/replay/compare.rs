@@ -110,8 +110,8 @@ pub(crate) fn compare(
     });
     Ok(Comparison {
         limit: format!("{limit} {}", rule.text),
-        requests: replays.first().map_or(0, Replay::decided),
-        clients: replays.first().map_or(0, |replay| replay.clients().0),
+        requests: replays[0].decided(),
+        clients: replays[0].clients().0,
         algorithms: rows.collect(),
         report,
     })

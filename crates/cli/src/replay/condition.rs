@@ -1,6 +1,5 @@
 //! Condition: `--fail-if 'refused > 0.1%'`, for continuous integration.
 
-use std::fmt;
 use std::str::FromStr;
 
 use ratekeeper_policy::Policy;
@@ -11,7 +10,8 @@ use crate::{Result, limits};
 /// A condition under which `replay` exits with 1.
 #[derive(Clone, Debug)]
 pub(crate) struct Condition {
-    text: String,
+    /// As the user wrote it.
+    pub(crate) text: String,
     limit: Option<String>,
     figure: Figure,
     most: Amount,
@@ -102,12 +102,6 @@ impl Condition {
             }
         };
         counts.is_some_and(|counts| self.most.is_below((self.figure)(counts)))
-    }
-}
-
-impl fmt::Display for Condition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 

@@ -61,9 +61,7 @@ pub(crate) fn page(policy: &str, report: &ReplayReport, choice: Option<&Choice>)
 
 fn limit(limit: &ReplayedLimit, html: &mut String) {
     let first = limit.first_refused.as_ref();
-    let first = first
-        .map(|first| format!(" The first refusal: {first}."))
-        .unwrap_or_default();
+    let first = first.map_or(String::new(), |at| format!(" The first refusal: {at}."));
     let _ = write!(
         html,
         "<section><h2>{}: {}</h2><p>It {}.{first}</p>",
@@ -72,10 +70,8 @@ fn limit(limit: &ReplayedLimit, html: &mut String) {
         sentence(limit)
     );
     if limit.counts.refused > 0 {
-        html.push_str(&bars(
-            "Requests of this limit, and the refused ones",
-            &limit.counts.hours,
-        ));
+        let label = "Requests of this limit, and the refused ones";
+        html.push_str(&bars(label, &limit.counts.hours));
         worst_keys(limit).write_html(html);
     }
     html.push_str("</section>");
@@ -128,35 +124,25 @@ fn choice(choice: &Choice, html: &mut String) {
         escaped(&choice.limit),
         escaped(&choice.sentence())
     );
-    let (first, last) = (
-        choice.points.first_key_value(),
-        choice.points.last_key_value(),
-    );
-    if let (Some((first, _)), Some((last, _))) = (first, last) {
+    let points = &choice.points;
+    if let (Some((first, _)), Some((last, _))) = (points.first_key_value(), points.last_key_value())
+    {
         let width = (*last as f64 / *first as f64).ln().max(f64::MIN_POSITIVE);
-        let most = choice
-            .points
-            .values()
-            .map(|(_, hit)| *hit)
-            .max()
-            .unwrap_or(0)
-            .max(1);
+        let hits = points.values().map(|(_, hit)| *hit);
+        let most = hits.max().unwrap_or(0).max(1);
         let mut svg = frame("Clients hit by each number");
         svg.push_str(
             "<polyline fill=\"none\" stroke=\"currentColor\" stroke-width=\"2\" points=\"",
         );
-        for (number, (_, hit)) in &choice.points {
+        for (number, (_, hit)) in points {
             let x = LEFT + WIDTH * (*number as f64 / *first as f64).ln() / width;
             let y = HEIGHT * (1.0 - *hit as f64 / most as f64);
             let _ = write!(svg, "{x:.1},{y:.1} ");
         }
         svg.push_str("\"/>");
         let top = format!("{} clients", words::count(most));
-        labels(
-            &top,
-            [&*words::count(*first), &*words::count(*last)],
-            &mut svg,
-        );
+        let ends = [first, last].map(|number| words::count(*number));
+        labels(&top, ends.each_ref().map(String::as_str), &mut svg);
         html.push_str(&svg);
     }
     choice.table().write_html(html);

@@ -35,23 +35,22 @@ pub(crate) fn one(outcome: &SimulatedLimit, rows: ReportRows, output: &mut Outpu
         "mean wait",
         "longest",
     ];
-    let mut table = Vec::with_capacity(report.rows.len() + 1);
-    for (index, row) in report.rows.iter().enumerate() {
+    let each = report.rows.iter().enumerate().map(|(index, row)| {
         let label = if by_phase {
             (index + 1).to_string()
         } else {
             words::span(row.start.since(Time::ZERO))
         };
-        table.push(cells(label, row, rows));
-    }
+        cells(label, row, rows)
+    });
     let whole = ReportRow {
         start: Time::ZERO,
         end: report.end,
         rate: None,
         counts: report.total,
     };
-    table.push(cells("total".into(), &whole, rows));
-    TextTable::new(&head, table).write(output)
+    let total = cells("total".into(), &whole, rows);
+    TextTable::new(&head, each.chain([total])).write(output)
 }
 
 fn cells(label: String, row: &ReportRow, rows: ReportRows) -> Vec<String> {
@@ -190,11 +189,8 @@ fn strips(outcomes: &[SimulatedLimit], output: &mut Output) -> Result<()> {
         .iter()
         .map(|outcome| plot::top_of_strip(&outcome.report, end, STRIP));
     let top = tops.fold(0.0, f64::max);
-    let names = outcomes
-        .iter()
-        .map(|outcome| outcome.subject.name.len())
-        .max()
-        .unwrap_or(0);
+    let names = outcomes.iter().map(|outcome| outcome.subject.name.len());
+    let names = names.max().unwrap_or(0);
     output.line(format!(
         "\n  admitted over time, from 0 to {}",
         words::span(end.since(Time::ZERO))

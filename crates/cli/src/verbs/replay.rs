@@ -101,16 +101,11 @@ impl ReplayArgs {
             (None, Some(report)) => text::write(report, output)?,
             (None, None) => {}
         }
-        let met = |condition: &Condition| report.as_ref().is_some_and(|it| condition.is_met(it));
-        let mut met = self
-            .fail_if
-            .iter()
-            .filter(|condition| met(condition))
-            .peekable();
-        let exit = Exit::done_if(met.peek().is_none());
-        for condition in met {
-            output.talk(format!("--fail-if: {condition}"));
+        let is_met = |it: &&Condition| report.as_ref().is_some_and(|report| it.is_met(report));
+        let met: Vec<_> = self.fail_if.iter().filter(is_met).collect();
+        for condition in &met {
+            output.talk(format!("--fail-if: {}", condition.text));
         }
-        Ok(exit)
+        Ok(Exit::done_if(met.is_empty()))
     }
 }
