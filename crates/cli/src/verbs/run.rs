@@ -119,15 +119,19 @@ impl RunArgs {
         let is_for_people = !self.json && self.log_format == LogFormat::Text;
         let shown = |door| service.address(door).filter(|_| is_for_people);
         if let Some(http) = shown(Door::Http) {
-            talk(log, &first_question(&http.to_string()));
+            let body = r#"{"request": {"ip": "192.0.2.1", "path": "/"}}"#;
+            talk(
+                log,
+                &format!("try: curl -i http://{http}/v1/check -d '{body}'"),
+            );
         }
         if let Some(proxy) = shown(Door::Proxy) {
             let url = if service.is_encrypted(Door::Proxy) {
-                format!("-k https://{proxy}/") // the certificate is for a name
+                "-k https://" // the certificate is for a name
             } else {
-                format!("http://{proxy}/")
+                "http://"
             };
-            talk(log, &format!("try: curl -i {url}"));
+            talk(log, &format!("try: curl -i {url}{proxy}/"));
         }
         if let Some(admin) = shown(Door::Admin) {
             talk(log, &format!("dashboard: http://{admin}/"));
@@ -183,7 +187,18 @@ impl RunArgs {
         let (json, log) = (self.json, self.log_format);
         let talk = writer.clone();
         let config = config.log(writer.clone()).explain(super::explain::about);
-        Ok(config.on_event(move |event| show(event, json, log, &talk)))
+        Ok(config.on_event(move |event| match event {
+            Event::Listening { door, address } if json => print(
+                &json!({
+                    "event": "listening",
+                    "listener": door.to_string(),
+                    "address": address.to_string(),
+                })
+                .to_string(),
+            ),
+            Event::Listening { .. } => print(&event.to_string()),
+            _ => show(event, log, &talk),
+        }))
     }
 
     fn start_log(&self, writer: &LogWriter, export: &EventExport) {
@@ -219,34 +234,21 @@ impl RunArgs {
     }
 }
 
-/// Shows an event: addresses are data; the rest are messages, or log lines if the log is for
-/// machines.
-fn show(event: &Event, json: bool, format: LogFormat, log: &LogWriter) {
-    match event {
-        Event::Listening { door, address } => {
-            let mut output = Output::new();
-            let shown = if json {
-                let event = json!({
-                    "event": "listening",
-                    "listener": door.to_string(),
-                    "address": address.to_string(),
-                });
-                output.json(&event)
-            } else {
-                output.line(event.to_string())
-            };
-            if let Err(failure) = shown {
-                output.failure(&failure); // the service runs, even if the message cannot be written
-            }
-        }
-        Event::Stopping => {
-            tell_systemd(NotifyState::Stopping);
-            if format == LogFormat::Text {
-                talk(log, &event.to_string());
-            }
-        }
-        event if format == LogFormat::Text => talk(log, event.to_string().trim_end()),
-        _ => {}
+/// Prints the address of a listener, which is data.
+fn print(line: &str) {
+    let mut output = Output::new();
+    if let Err(failure) = output.line(line) {
+        output.failure(&failure); // the service runs, even if the message cannot be written
+    }
+}
+
+/// Shows an event as a message, unless the log is for machines.
+fn show(event: &Event, format: LogFormat, log: &LogWriter) {
+    if matches!(event, Event::Stopping) {
+        tell_systemd(NotifyState::Stopping);
+    }
+    if format == LogFormat::Text {
+        talk(log, event.to_string().trim_end());
     }
 }
 
@@ -289,11 +291,4 @@ fn raise_descriptors() {
 fn talk(log: &LogWriter, text: &str) {
     // One write, so that it is queued or dropped whole; this writer does not fail.
     let _ = log.clone().write_all(format!("{text}\n").as_bytes());
-}
-
-/// Returns a first request to try, ready to be copied.
-fn first_question(http: &str) -> String {
-    format!(
-        "try: curl -i http://{http}/v1/check -d '{{\"request\": {{\"ip\": \"192.0.2.1\", \"path\": \"/\"}}}}'"
-    )
 }
