@@ -7,13 +7,14 @@ use ratekeeper_server::StartError;
 
 /// The exit code of a verb that did its work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub(crate) enum Exit {
-    /// 0: done, or allowed.
-    Done,
-    /// 1: denied, or findings.
-    Denied,
-    /// 2: wrong usage, or an error.
-    Error,
+    /// Done, or allowed.
+    Done = 0,
+    /// Denied, or findings.
+    Denied = 1,
+    /// Wrong usage, or an error.
+    Error = 2,
 }
 
 impl Exit {
@@ -25,11 +26,7 @@ impl Exit {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Done => 0,
-            Exit::Denied => 1,
-            Exit::Error => 2,
-        })
+        Self::from(exit as u8)
     }
 }
 

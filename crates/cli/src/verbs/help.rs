@@ -102,14 +102,14 @@ fn explain_term(term: &Term, output: &mut Output) -> Result<()> {
     for line in term.policy.into_iter().flat_map(str::lines) {
         output.line(format!("    {line}").trim_end())?;
     }
-    let page = match term.page.strip_prefix("../../") {
-        Some(page) => page.to_owned(),
-        None => match term.page.strip_prefix("../") {
-            Some(page) => format!("docs/{page}"),
-            None => format!("docs/guide/{}", term.page),
+    let (folder, page) = match term.page.strip_prefix("../") {
+        None => ("docs/guide/", term.page),
+        Some(page) => match page.strip_prefix("../") {
+            None => ("docs/", page),
+            Some(page) => ("", page),
         },
     };
-    output.line(format!("more: {page}"))
+    output.line(format!("more: {folder}{page}"))
 }
 
 /// Lists the names of all terms, and the first line of each.
@@ -124,15 +124,11 @@ fn list_terms(output: &mut Output) -> Result<Exit> {
 /// Lists the codes of findings, of answers and of notices, each with its title.
 fn list_codes(output: &mut Output) -> Result<Exit> {
     let titles = config::code_titles().chain(notice_titles());
-    let mut titles: Vec<String> = titles.map(str::to_owned).collect();
-    titles.extend(
-        PROBLEMS
-            .iter()
-            .map(|it| format!("{}: {}", it.code, it.title)),
-    );
-    titles.sort();
-    for title in titles {
-        let (code, meaning) = title.split_once(": ").unwrap_or((&title, ""));
+    let titles = titles.filter_map(|title| title.split_once(": "));
+    let problems = PROBLEMS.iter().map(|it| (it.code, it.title));
+    let mut titles: Vec<_> = titles.chain(problems).collect();
+    titles.sort_unstable();
+    for (code, meaning) in titles {
         output.line(format!("{}: {meaning}", paint(NAME, code)))?;
     }
     Ok(Exit::Done)

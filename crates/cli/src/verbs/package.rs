@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use clap::{Args, Command, CommandFactory as _, ValueEnum as _};
+use clap::{Args, CommandFactory as _, ValueEnum as _};
 use clap_complete::{Shell, generate_to};
+use clap_mangen::Man;
 
 use crate::{Cli, Exit, Failure, Output, Result};
 
@@ -34,7 +35,7 @@ impl PackageArgs {
         command.build();
         let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
         let pages = std::iter::once(&command).chain(verbs);
-        for page in pages.cloned().map(man_page) {
+        for page in pages.cloned().map(Man::new) {
             let name = page.get_filename();
             let mut file = fs::File::create(directory.join(name)).map_err(failed)?;
             page.render(&mut file).map_err(failed)?;
@@ -42,8 +43,4 @@ impl PackageArgs {
         output.line(format!("written to {}", directory.display()))?;
         Ok(Exit::Done)
     }
-}
-
-fn man_page(command: Command) -> clap_mangen::Man {
-    clap_mangen::Man::new(command)
 }
