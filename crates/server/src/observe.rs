@@ -2,6 +2,7 @@
 //! history, the recorder, and exports to other servers.
 
 pub(crate) mod alerts;
+mod by_limit;
 pub(crate) mod changes;
 pub(crate) mod country_hours;
 pub(crate) mod denial_log;

@@ -38,6 +38,7 @@ pub(crate) use self::identity::Identity;
 pub use self::notice::{AlertChange, AlertEnd, AlertNotice};
 use self::watch::LimitWatch;
 use self::webhook::{Delivery, Webhook, WebhookQueue};
+use super::by_limit::{self, LimitValues};
 use crate::StartError;
 use crate::counter::Counter;
 
@@ -50,8 +51,7 @@ const MAX_WATCHED_IN_ALL: usize = 10_000;
 pub(crate) struct Alerts {
     /// True if a limit of the policy has an `alert`.
     any: AtomicBool,
-    /// By [`LimitId`](ratekeeper_core::LimitId).
-    watches: ArcSwap<Vec<Option<Arc<LimitWatch>>>>,
+    watches: ArcSwap<LimitValues<LimitWatch>>,
     /// Number of watched keys of all limits.
     watched: Arc<AtomicUsize>,
     /// Held while changes are found and reported, so that an end never overtakes its start.
@@ -98,33 +98,18 @@ impl Alerts {
     pub(crate) fn install(&self, policy: &Policy, report: impl FnMut(AlertNotice)) {
         let _reporting = self.reporting.lock();
         let old = self.watches.load_full();
-        let mut watches: Vec<Option<Arc<LimitWatch>>> = Vec::new();
-        for rule in policy
-            .rules
-            .iter()
-            .filter(|rule| rule.mode != RuleMode::Off)
-        {
-            let Some(alert) = rule.alert else { continue };
-            let index = rule.limit.id.index();
-            let kept = old.get(index).cloned().flatten();
-            let kept = kept.filter(|watch| watch.is_of(rule, alert));
-            let watch = kept.unwrap_or_else(|| {
-                Arc::new(LimitWatch::new(rule, alert, Arc::clone(&self.watched)))
-            });
-            if watches.len() <= index {
-                watches.resize(index + 1, None);
-            }
-            watches[index] = Some(watch);
-        }
+        let watches = by_limit::renewed(&old, &policy.rules, |rule, known| {
+            let alert = rule.alert.filter(|_| rule.mode != RuleMode::Off)?;
+            let kept = known.filter(|watch| watch.is_of(rule, alert)).cloned();
+            Some(kept.unwrap_or_else(|| LimitWatch::new(rule, alert, &self.watched)))
+        });
         self.any.store(!watches.is_empty(), Ordering::Relaxed);
-        let goes_on = |(index, watch): &(usize, &Arc<LimitWatch>)| {
-            let new = watches.get(*index).and_then(Option::as_ref);
+        let goes_on = |watch: &Arc<LimitWatch>| {
+            let new = by_limit::of(&watches, watch.limit);
             new.is_some_and(|new| Arc::ptr_eq(new, watch))
         };
-        let all = old.iter().enumerate();
-        let all = all.filter_map(|(index, watch)| Some((index, watch.as_ref()?)));
-        let gone = all.filter(|watch| !goes_on(watch));
-        let gone: Vec<_> = gone.map(|(_, watch)| Arc::clone(watch)).collect();
+        let gone = old.iter().flatten().filter(|watch| !goes_on(watch));
+        let gone: Vec<_> = gone.cloned().collect();
         self.watches.store(Arc::new(watches));
         self.end(&gone, AlertEnd::Removed, report);
     }
@@ -134,7 +119,7 @@ impl Alerts {
         let _reporting = self.reporting.lock();
         self.any.store(false, Ordering::Relaxed);
         let all = self.watches.swap(Arc::default());
-        let all: Vec<_> = all.iter().flatten().map(Arc::clone).collect();
+        let all: Vec<_> = all.iter().flatten().cloned().collect();
         self.end(&all, AlertEnd::Stopped, report);
     }
 
@@ -160,8 +145,7 @@ impl Alerts {
             .outcomes()
             .filter(|outcome| outcome.rule.alert.is_some())
         {
-            let watch = watches.get(outcome.rule.limit.id.index());
-            if let Some(watch) = watch.and_then(Option::as_ref) {
+            if let Some(watch) = by_limit::of(&watches, outcome.rule.limit.id) {
                 watch.note(&outcome, answer.decided_at());
             }
         }

@@ -48,13 +48,14 @@ use ratekeeper_policy::{Geo, Policy, Rule, envoy};
 
 use self::durations::{BUCKETS, DecisionTimes, WAITS};
 use self::limit_row::{EFFECTS, LimitRow, sum_of};
+use super::by_limit::{self, LimitValues};
 use crate::OverrideAct;
 use crate::counter::Counter;
 
 /// Metrics of the service.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    rows: ArcSwap<LimitRows>,
+    rows: ArcSwap<LimitValues<LimitRow>>,
     /// Counts by protocol.
     requests: [[Counter; 3]; Protocol::NAMES.len()],
     /// Requests that no limit applied to, by protocol.
@@ -77,9 +78,6 @@ pub(crate) struct Metrics {
     pub(crate) clock_offset: Mutex<Option<i64>>,
     pub(crate) process: Arc<process::Process>,
 }
-
-/// Rows by [`LimitId`](ratekeeper_core::LimitId); `None` for limits that the policy has lost.
-type LimitRows = Vec<Option<Arc<LimitRow>>>;
 
 #[derive(Debug)]
 struct ConfigInfo {
@@ -162,22 +160,13 @@ impl GrantResult {
 impl Metrics {
     /// Makes rows for the limits of `policy`; counts of limits that stay are kept.
     pub(crate) fn install(&self, policy: &Policy, now_seconds: u64) {
-        let old = self.rows.load();
-        let mut rows = LimitRows::new();
-        for rule in &policy.rules {
-            let index = rule.limit.id.index();
-            if rows.len() <= index {
-                rows.resize_with(index + 1, || None);
-            }
+        let rows = by_limit::renewed(&self.rows.load(), &policy.rules, |rule, known| {
             let new = LimitRow::new(rule, policy);
-            let row = match old.get(index).cloned().flatten() {
+            Some(match known.cloned() {
                 Some(row) => row.under(new),
                 None => Arc::new(new),
-            };
-            if let Some(place) = rows.get_mut(index) {
-                *place = Some(row);
-            }
-        }
+            })
+        });
         self.rows.store(Arc::new(rows));
         let databases = policy.geo.iter().flat_map(Geo::files);
         let databases = databases.map(|file| (file.field, file.built_unix_seconds));
@@ -197,7 +186,7 @@ impl Metrics {
 
     /// Returns the row of a limit; `None` if the policy has no such limit.
     fn row(&self, limit: LimitId) -> Option<Arc<LimitRow>> {
-        self.rows.load().get(limit.index())?.clone()
+        by_limit::of(&self.rows.load(), limit).cloned()
     }
 
     /// Makes rows for the rules of Envoy's rate limit service.
@@ -283,7 +272,7 @@ impl Metrics {
             self.reports_expected.add(1);
         }
         let rows = self.rows.load();
-        let row = |rule: &Rule| rows.get(rule.limit.id.index()).and_then(Option::as_ref);
+        let row = |rule: &Rule| by_limit::of(&rows, rule.limit.id);
         let (mut is_limited, mut waits) = (false, false);
         for outcome in answer.outcomes() {
             is_limited = true;

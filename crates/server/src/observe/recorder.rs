@@ -27,6 +27,7 @@ use ratekeeper_policy::{KeyPart, Policy};
 
 use self::packed::PackedRequests;
 pub(crate) use self::packed::RecordedRequest;
+use super::by_limit::{self, LimitValues};
 
 /// Memory of all records.
 const TOTAL_BYTES: usize = 7 << 19;
@@ -43,8 +44,7 @@ const MIN_KEYS: usize = 64;
 /// Records of all limits.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    /// By [`LimitId`].
-    limits: ArcSwap<Vec<Option<Arc<LimitRecord>>>>,
+    limits: ArcSwap<LimitValues<LimitRecord>>,
 }
 
 #[derive(Debug)]
@@ -74,13 +74,8 @@ impl Recorder {
         let old = self.limits.load();
         let limits = policy.rules.len().clamp(1, MAX_LIMITS).next_power_of_two();
         let most = TOTAL_BYTES / packed::WORD_BYTES / limits;
-        let mut records = Vec::new();
-        for rule in policy.rules.iter().take(MAX_LIMITS) {
-            let index = rule.limit.id.index();
-            if records.len() <= index {
-                records.resize(index + 1, None);
-            }
-            let known = old.get(index).and_then(Option::as_ref);
+        let recorded = policy.rules.iter().take(MAX_LIMITS);
+        let records = by_limit::renewed(&old, recorded, |rule, known| {
             let kept = known.filter(|record| record.key == rule.key);
             let record = kept.cloned().unwrap_or_else(|| {
                 Arc::new(LimitRecord {
@@ -90,8 +85,8 @@ impl Recorder {
                 })
             });
             record.change(|ring| ring.resize(most.min(MAX_WORDS)));
-            records[index] = Some(record);
-        }
+            Some(record)
+        });
         self.limits.store(Arc::new(records));
     }
 
@@ -102,7 +97,7 @@ impl Recorder {
             return;
         }
         let limits = self.limits.load();
-        if let Some(Some(record)) = limits.get(outcome.rule.limit.id.index()) {
+        if let Some(record) = by_limit::of(&limits, outcome.rule.limit.id) {
             record.note(RecordedRequest::new(hash, at, outcome.cost));
         }
     }
@@ -110,7 +105,7 @@ impl Recorder {
     /// Returns the record of a limit; `None` if it has none.
     pub(crate) fn recorded(&self, limit: LimitId, now: Time) -> Option<Recorded> {
         let limits = self.limits.load_full();
-        let record = limits.get(limit.index())?.as_ref()?;
+        let record = by_limit::of(&limits, limit)?;
         let ring = record.change(|ring| {
             ring.forget(now);
             ring.clone()

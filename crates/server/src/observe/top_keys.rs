@@ -32,6 +32,7 @@ pub(crate) use self::limit::{TopKeysFound, TopOrder, TopWindow};
 pub(crate) use self::reveal::KeyReveal;
 pub(crate) use self::sketch::Estimate;
 use self::sketch::HashedKey;
+use super::by_limit::{self, LimitValues};
 use super::denial_log::{LimitLog, LoggedDenial};
 use crate::byte_budget::ByteBudget;
 use crate::counter::Counter;
@@ -44,8 +45,7 @@ const DENIED_BYTES: usize = 15 << 19;
 /// The counted keys of all limits.
 #[derive(Debug)]
 pub(crate) struct TopKeys {
-    /// By [`LimitId`].
-    limits: ArcSwap<Vec<Arc<LimitPlace>>>,
+    limits: ArcSwap<LimitValues<LimitPlace>>,
     budgets: Budgets,
 }
 
@@ -85,21 +85,11 @@ impl TopKeys {
 
     /// Makes places for the limits of `policy`. A limit with the key that it had keeps its counts.
     pub(crate) fn install(&self, policy: &Policy) {
-        let old = self.limits.load();
-        let mut places: Vec<Arc<LimitPlace>> = Vec::new();
-        for rule in &policy.rules {
-            let index = rule.limit.id.index();
-            if places.len() <= index {
-                places.resize_with(index + 1, Arc::default);
-            }
-            let is_of = |place: &&Arc<LimitPlace>| {
-                let keys = place.keys.get();
-                keys.is_some_and(|keys| keys.is_of(rule))
-            };
-            if let Some(kept) = old.get(index).filter(is_of) {
-                places[index] = Arc::clone(kept);
-            }
-        }
+        let places = by_limit::renewed(&self.limits.load(), &policy.rules, |rule, known| {
+            let keys = known.and_then(|place| place.keys.get());
+            let is_kept = keys.is_some_and(|keys| keys.is_of(rule));
+            Some(known.filter(|_| is_kept).cloned().unwrap_or_default())
+        });
         self.limits.store(Arc::new(places));
     }
 
@@ -113,7 +103,7 @@ impl TopKeys {
         log: impl Fn(LoggedDenial<'_>, &LimitLog),
     ) {
         let limits = self.limits.load();
-        let Some(place) = limits.get(outcome.rule.limit.id.index()) else {
+        let Some(place) = by_limit::of(&limits, outcome.rule.limit.id) else {
             return;
         };
         let denies = outcome.refuses() || outcome.shadow_denies();
@@ -168,14 +158,14 @@ impl TopKeys {
         now: Time,
     ) -> Option<TopKeysFound> {
         let limits = self.limits.load();
-        let keys = limits.get(limit.index())?.keys.get()?;
+        let keys = by_limit::of(&limits, limit)?.keys.get()?;
         Some(keys.top(by, window, count, now))
     }
 
     /// Returns the number of requests of a limit that found no room in memory.
     pub(crate) fn uncounted(&self, limit: LimitId) -> u64 {
         let limits = self.limits.load();
-        let place = limits.get(limit.index());
+        let place = by_limit::of(&limits, limit);
         place.map_or(0, |place| place.uncounted.count())
     }
 
@@ -186,7 +176,7 @@ impl TopKeys {
 
     /// Drops the periods that have ended, of limits that decide no more.
     pub(crate) fn sweep(&self, now: Time) {
-        for place in self.limits.load_full().iter() {
+        for place in self.limits.load_full().iter().flatten() {
             if let Some(keys) = place.keys.get() {
                 keys.sweep(now);
             }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use ratekeeper::Outcome;
-use ratekeeper_core::{Nanos, Time, Verdict};
+use ratekeeper_core::{LimitId, Nanos, Time, Verdict};
 use ratekeeper_policy::{KeyPart, Rule};
 
 use super::{
@@ -27,6 +27,7 @@ use super::{
 /// The watched keys of a limit.
 #[derive(Debug)]
 pub(super) struct LimitWatch {
+    pub(super) limit: LimitId,
     pub(super) name: Arc<str>,
     pub(super) alert: Alert,
     pub(super) mode: RuleMode,
@@ -63,18 +64,19 @@ struct WatchedKey {
 }
 
 impl LimitWatch {
-    pub(super) fn new(rule: &Rule, alert: Alert, in_all: Arc<AtomicUsize>) -> Self {
-        Self {
+    pub(super) fn new(rule: &Rule, alert: Alert, in_all: &Arc<AtomicUsize>) -> Arc<Self> {
+        Arc::new(Self {
+            limit: rule.limit.id,
             name: Arc::clone(&rule.limit.name),
             alert,
             mode: rule.mode,
             parts: rule.key.clone(),
             len: AtomicUsize::new(0),
-            in_all,
+            in_all: Arc::clone(in_all),
             keys: Mutex::default(),
             started: Counter::default(),
             unwatched: Counter::default(),
-        }
+        })
     }
 
     /// Returns true if it watches what that rule asks for.

@@ -18,7 +18,7 @@ use ratekeeper_store::{LimitUsage, Loans};
 use super::durations::WAITS;
 use super::family::{Family, MetricList, OTHER, double};
 use super::limit_row::{CountsByMode, DecisionCounts, EFFECTS, LimitRow, MODES, sum_of};
-use super::{LimitRows, table};
+use super::{LimitValues, table};
 use crate::counter::Counter;
 use crate::observe::alerts::AlertCounts;
 
@@ -97,7 +97,7 @@ struct LimitCounts {
 }
 
 impl LimitsSnapshot {
-    pub(super) fn new(rows: &LimitRows, sources: &LimitSources<'_>) -> Self {
+    pub(super) fn new(rows: &LimitValues<LimitRow>, sources: &LimitSources<'_>) -> Self {
         let rows = rows.iter().flatten();
         let mut limits: Vec<_> = rows.map(|row| LimitCounts::new(row, sources)).collect();
         let apart = limits.len().min(sources.max_limits);
