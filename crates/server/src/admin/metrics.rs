@@ -121,9 +121,9 @@ pub(crate) fn read(shared: &ServiceContext) -> Vec<MetricValues> {
 /// Returns the number of keys that a limit denied a moment ago, and the share of the first.
 fn denied(shared: &ServiceContext, limit: LimitId, now: Time) -> DeniedKeys {
     let found = top::most_denied(shared, limit, now);
-    let Some(found) = found.filter(|found| found.denied > 0) else {
+    if found.denied == 0 {
         return DeniedKeys::default();
-    };
+    }
     let busiest = found.keys.first().map_or(0, |key| key.denied.count);
     DeniedKeys {
         keys: found.distinct_denied,

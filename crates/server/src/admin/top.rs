@@ -69,11 +69,7 @@ pub(super) fn answer(shared: &ServiceContext, query: &str) -> CallResult {
 }
 
 /// Returns the denials of a limit in this minute and the one before it, with the most denied key.
-pub(super) fn most_denied(
-    shared: &ServiceContext,
-    limit: LimitId,
-    now: Time,
-) -> Option<TopKeysFound> {
+pub(super) fn most_denied(shared: &ServiceContext, limit: LimitId, now: Time) -> TopKeysFound {
     let top_keys = &shared.observers.watchers.top_keys;
     top_keys.top(limit, TopOrder::Denied, TopWindow::Minute, 1, now)
 }
@@ -92,7 +88,6 @@ pub(super) fn most_refused(shared: &ServiceContext, rule: &Rule, count: usize) -
 pub(super) fn keys_of_the_hour(shared: &ServiceContext, limit: LimitId, now: Time) -> Value {
     let top_keys = &shared.observers.watchers.top_keys;
     let found = top_keys.top(limit, TopOrder::Denied, TopWindow::Hour, 0, now);
-    let found = found.unwrap_or_else(|| TopKeysFound::none(now));
     json!({ "asked": found.distinct, "keys": found.distinct_denied, "first": found.first_denied })
 }
 
@@ -100,7 +95,8 @@ fn keys(shared: &ServiceContext, rule: &Rule, query: &TopQuery) -> Value {
     let how = shared.keeper.policy().settings.reveal_keys;
     let now = shared.now();
     let reveal = shared.key_reveal(how);
-    let found = found(shared, rule, query, query.count, now);
+    let top_keys = &shared.observers.watchers.top_keys;
+    let found = top_keys.top(rule.limit.id, query.by, query.window, query.count, now);
     let keys = found.keys.iter().map(|key| {
         let free_in_ms = |at| match at {
             Time::MAX => Value::Null,
@@ -130,8 +126,9 @@ fn keys(shared: &ServiceContext, rule: &Rule, query: &TopQuery) -> Value {
 /// Returns the limits in the order of their counts, those with equal counts in that of the policy.
 fn limits(shared: &ServiceContext, policy: &Policy, query: &TopQuery) -> Value {
     let now = shared.now();
-    let each = policy.rules.iter();
-    let each = each.map(|rule| (rule, found(shared, rule, query, 1, now)));
+    let top_keys = &shared.observers.watchers.top_keys;
+    let top = |rule: &Rule| top_keys.top(rule.limit.id, query.by, query.window, 1, now);
+    let each = policy.rules.iter().map(|rule| (rule, top(rule)));
     let mut each: Vec<_> = each.collect();
     each.sort_by_key(|(_, found)| {
         std::cmp::Reverse(match query.by {
@@ -212,18 +209,6 @@ fn notes(shared: &ServiceContext, now: Time) -> Vec<String> {
         format!("{} {line}", rfc3339(change.unix_millis))
     }));
     notes
-}
-
-fn found(
-    shared: &ServiceContext,
-    rule: &Rule,
-    query: &TopQuery,
-    count: usize,
-    now: Time,
-) -> TopKeysFound {
-    let top_keys = &shared.observers.watchers.top_keys;
-    let found = top_keys.top(rule.limit.id, query.by, query.window, count, now);
-    found.unwrap_or_else(|| TopKeysFound::none(now))
 }
 
 fn about(shared: &ServiceContext, rule: &Rule, found: &TopKeysFound, now: Time) -> Value {

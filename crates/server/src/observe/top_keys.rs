@@ -148,7 +148,8 @@ impl TopKeys {
         noted?.denials
     }
 
-    /// Returns the keys of a limit with the highest counts; `None` if no request of it was counted.
+    /// Returns the keys of a limit with the highest counts, none if no request of it
+    /// was counted.
     pub(crate) fn top(
         &self,
         limit: LimitId,
@@ -156,10 +157,11 @@ impl TopKeys {
         window: TopWindow,
         count: usize,
         now: Time,
-    ) -> Option<TopKeysFound> {
+    ) -> TopKeysFound {
         let limits = self.limits.load();
-        let keys = by_limit::of(&limits, limit)?.keys.get()?;
-        Some(keys.top(by, window, count, now))
+        let keys = by_limit::of(&limits, limit).and_then(|place| place.keys.get());
+        let found = keys.map(|keys| keys.top(by, window, count, now));
+        found.unwrap_or_else(|| TopKeysFound::none(now))
     }
 
     /// Returns the number of requests of a limit that found no room in memory.

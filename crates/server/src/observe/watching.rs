@@ -17,7 +17,7 @@ use ratekeeper_policy::Policy;
 
 use super::denial_log::{LimitLog, LoggedDenial};
 use super::recorder::Recorder;
-use super::top_keys::{TopKeys, TopKeysFound, TopOrder, TopWindow};
+use super::top_keys::{TopKeys, TopOrder, TopWindow};
 use crate::observe::history;
 
 /// The counted keys and the record of a service; public for the benches.
@@ -84,7 +84,6 @@ impl Watchers {
     pub fn busiest(&self, limit: LimitId, count: usize, now: Time) -> WatchedKeys {
         let (by, window) = (TopOrder::Requests, TopWindow::Hour);
         let found = self.top_keys.top(limit, by, window, count, now);
-        let found = found.unwrap_or_else(|| TopKeysFound::none(now));
         let each = found.keys.into_iter();
         WatchedKeys {
             keys: each

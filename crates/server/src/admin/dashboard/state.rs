@@ -110,13 +110,13 @@ fn limits(shared: &ServiceContext, policy: &Policy) -> Vec<Value> {
 fn add_counts(about: &mut Value, shared: &ServiceContext, rule: &Rule) {
     let now = shared.now();
     let found = top::most_denied(shared, rule.limit.id, now);
-    let busiest = found.as_ref().and_then(|found| found.keys.first());
+    let busiest = found.keys.first();
     about["near"] = json!(shared.observers.metrics.near(rule.limit.id));
     about["highest_percent"] = json!(shared.observers.history.highest(rule.limit.id));
-    about["denied"] = json!(found.as_ref().map_or(0, |found| found.denied));
-    about["distinct"] = json!(found.as_ref().map_or(0, |found| found.distinct));
-    about["distinct_denied"] = json!(found.as_ref().map_or(0, |found| found.distinct_denied));
-    about["banned"] = json!(found.as_ref().map_or(0, |found| found.banned));
+    about["denied"] = json!(found.denied);
+    about["distinct"] = json!(found.distinct);
+    about["distinct_denied"] = json!(found.distinct_denied);
+    about["banned"] = json!(found.banned);
     about["bans"] = json!(by_hand::banned_keys(shared, rule));
     about["busiest"] = json!(busiest.map_or(0, |key| key.denied.count));
     about["hour"] = top::keys_of_the_hour(shared, rule.limit.id, now);
