@@ -13,8 +13,8 @@ use crate::doors::CallResult;
 use crate::doors::problem::Problem;
 use crate::observe::alerts::message::rfc3339;
 use crate::observe::changes::ChangeKind;
-use crate::observe::country_hours::{CountryDay, HOURS};
-use crate::observe::top_keys::{ERROR_PERCENT, Estimate, TopKeysFound, TopOrder, TopWindow};
+use crate::observe::country_hours::HOURS;
+use crate::observe::top_keys::{ERROR_PERCENT, TopKeysFound, TopOrder, TopWindow};
 use crate::store::by_hand;
 
 /// Maximum number of countries that are listed.
@@ -110,8 +110,8 @@ fn keys(shared: &ServiceContext, rule: &Rule, query: &TopQuery) -> Value {
         });
         json!({
             "key": reveal.key(rule, Key::from_bytes(&key.key)),
-            "requests": estimate(key.requests),
-            "denied": estimate(key.denied),
+            "requests": key.requests,
+            "denied": key.denied,
             "refused": refused,
         })
     });
@@ -141,24 +141,13 @@ fn limits(shared: &ServiceContext, policy: &Policy, query: &TopQuery) -> Value {
     let about = |(rule, found): &(&Rule, TopKeysFound)| {
         let mut about = about(shared, rule, found, now);
         about["busiest"] = json!(found.keys.first().map(|key| match query.by {
-            TopOrder::Denied => estimate(key.denied),
-            TopOrder::Requests => estimate(key.requests),
+            TopOrder::Denied => key.denied,
+            TopOrder::Requests => key.requests,
         }));
-        let [
-            allowed,
-            denied,
-            queued,
-            covered,
-            fail_open,
-            fail_closed,
-            uncharged,
-        ] = shared.observers.metrics.decisions(rule.limit.id);
-        about["near"] = json!(shared.observers.metrics.near(rule.limit.id));
+        let metrics = &shared.observers.metrics;
+        about["near"] = json!(metrics.near(rule.limit.id));
         about["highest_percent"] = json!(shared.observers.history.highest(rule.limit.id));
-        about["decisions"] = json!({
-            "allowed": allowed, "denied": denied, "queued": queued, "covered": covered,
-            "fail_open": fail_open, "fail_closed": fail_closed, "uncharged": uncharged,
-        });
+        about["decisions"] = metrics.decisions(rule.limit.id).into_iter().collect();
         about
     };
     let limits: Vec<Value> = each.iter().map(about).collect();
@@ -183,10 +172,9 @@ pub(super) fn countries(shared: &ServiceContext, policy: &Policy) -> Value {
         return Value::Null;
     };
     let first = (hour + 1).saturating_sub(HOURS as u64);
-    let country = |day: &CountryDay| json!({ "country": day.country, "hours": day.hours });
     json!({
         "since": rfc3339(first * HOUR_MILLIS),
-        "countries": days.iter().map(country).collect::<Vec<_>>(),
+        "countries": days,
     })
 }
 
@@ -225,8 +213,4 @@ fn about(shared: &ServiceContext, rule: &Rule, found: &TopKeysFound, now: Time) 
         "bans": by_hand::banned_keys(shared, rule),
         "uncounted": shared.observers.watchers.top_keys.uncounted(rule.limit.id),
     })
-}
-
-fn estimate(Estimate { count, error }: Estimate) -> Value {
-    json!({ "count": count, "error": error })
 }

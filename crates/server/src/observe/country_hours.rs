@@ -17,6 +17,7 @@ use crate::counter::Counter;
 use parking_lot::Mutex;
 use ratekeeper::Answer;
 use ratekeeper_policy::Policy;
+use serde::Serialize;
 
 /// Number of codes of two letters.
 const CODES: usize = 26 * 26;
@@ -47,7 +48,7 @@ struct Hours {
 }
 
 /// A country, with its hours.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct CountryDay {
     pub(crate) country: String,
     /// Requests and refusals of each hour, the current one last.

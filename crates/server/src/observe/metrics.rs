@@ -48,6 +48,7 @@ use ratekeeper_policy::{Geo, Policy, Rule, envoy};
 
 use self::durations::{BUCKETS, DecisionTimes, WAITS};
 use self::limit_row::{EFFECTS, LimitRow, sum_of};
+use self::limits::DID;
 use super::by_limit::{self, LimitValues};
 use crate::OverrideAct;
 use crate::counter::Counter;
@@ -179,9 +180,10 @@ impl Metrics {
     }
 
     /// Returns the number of decisions of a limit since the start, by effect.
-    pub(crate) fn decisions(&self, limit: LimitId) -> [u64; EFFECTS] {
+    pub(crate) fn decisions(&self, limit: LimitId) -> [(&'static str, u64); EFFECTS] {
         let row = self.row(limit);
-        row.map_or([0; EFFECTS], |row| sum_of(&row.counts().decisions))
+        let counts = row.map_or([0; EFFECTS], |row| sum_of(&row.counts().decisions));
+        std::array::from_fn(|did| (DID[did], counts[did]))
     }
 
     /// Returns the row of a limit; `None` if the policy has no such limit.

@@ -30,7 +30,6 @@ pub(crate) use self::distinct::ERROR_PERCENT;
 use self::limit::{LimitTopKeys, Note};
 pub(crate) use self::limit::{TopKeysFound, TopOrder, TopWindow};
 pub(crate) use self::reveal::KeyReveal;
-pub(crate) use self::sketch::Estimate;
 use self::sketch::HashedKey;
 use super::by_limit::{self, LimitValues};
 use super::denial_log::{LimitLog, LoggedDenial};

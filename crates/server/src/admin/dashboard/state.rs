@@ -173,7 +173,7 @@ fn elastic(shared: &ServiceContext, policy: &Policy) -> Vec<Value> {
         let most = own + rule.quota.get();
         let open = gate.is_open(wall);
         let factor = if open { percent_of(most, own) } else { 100 };
-        let [allowed, ..] = shared.observers.metrics.decisions(rule.limit.id);
+        let [(_, allowed), ..] = shared.observers.metrics.decisions(rule.limit.id);
         Some(json!({
             "limit": &*owner.limit.name,
             "signal": gate.signal().name(),

@@ -22,7 +22,8 @@ use super::{LimitValues, table};
 use crate::counter::Counter;
 use crate::observe::alerts::AlertCounts;
 
-const DID: [&str; EFFECTS] = [
+/// The effects of a limit, as labels.
+pub(super) const DID: [&str; EFFECTS] = [
     "allowed",
     "denied",
     "queued",

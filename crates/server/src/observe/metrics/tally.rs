@@ -63,7 +63,7 @@ impl Metrics {
     pub(crate) fn key_counts(&self, limit: LimitId) -> KeyCounts {
         let row = self.row(limit);
         KeyCounts {
-            requests: self.decisions(limit).iter().sum(),
+            requests: self.decisions(limit).iter().map(|(_, count)| count).sum(),
             missing: row.map_or(0, |row| row.key_missing.count()),
         }
     }

@@ -22,6 +22,8 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use super::distinct::DistinctKeys;
 use crate::byte_budget::{ByteBudget, HeldBytes};
 
@@ -46,7 +48,7 @@ impl HashedKey<'_> {
 }
 
 /// A count that is too high by `error` at most, and never too low.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub(crate) struct Estimate {
     pub(crate) count: u64,
     pub(crate) error: u64,

@@ -313,7 +313,7 @@ fn a_zipf_load_of_a_million_keys_is_within_the_printed_bounds() {
     for key in &found.keys {
         let number = u64::from_le_bytes(key.key.as_slice().try_into().unwrap());
         let count = exact.remove(&number).unwrap();
-        let Estimate { count: most, error } = key.denied;
+        let sketch::Estimate { count: most, error } = key.denied;
         assert!(most >= count && most - error <= count, "{number}: {count}");
         assert_eq!(key.requests, key.denied);
     }
