@@ -56,6 +56,27 @@ enum Did {
 pub(super) struct LimitRow {
     pub(super) id: LimitId,
     pub(super) name: Arc<str>,
+    pub(super) terms: RowTerms,
+    /// Requests that were exempt, by mode.
+    pub(super) exempt: [Counter; MODES.len()],
+    /// The longest waits of requests, where they were those of this limit; `None` if it lets none
+    /// wait.
+    pub(super) waits: Option<Waits>,
+    /// Decisions with numbers of no plan.
+    own: RowCounters,
+    pub(super) plans: Vec<PlanRow>,
+    pub(super) key_missing: Counter,
+    /// Bans that began, by mode.
+    pub(super) bans: [Counter; MODES.len()],
+    /// Highest share of the limit that a key had spent since the last reading, in percent.
+    highest: AtomicU64,
+    /// Denials of requests without priority while the limit had room for them.
+    pub(super) shed: Counter,
+}
+
+/// The properties of a rule by which it is counted.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct RowTerms {
     /// Index in [`MODES`]; `None` if it is off.
     pub(super) mode: Option<usize>,
     near_percent: u8,
@@ -65,25 +86,10 @@ pub(super) struct LimitRow {
     pub(super) outage: Outage,
     /// True if requests may be exempt from it.
     pub(super) has_exemptions: bool,
-    /// Requests that were, by mode.
-    pub(super) exempt: [Counter; MODES.len()],
-    /// The longest waits of requests, where they were those of this limit; `None` if it lets none
-    /// wait.
-    pub(super) waits: Option<Waits>,
-    /// Decisions with numbers of no plan.
-    own: RowCounters,
-    pub(super) plans: Vec<PlanRow>,
+    /// True if it bans keys.
+    pub(super) has_ban: bool,
     /// The limits with numbers of plans, in their order, and the index of the plan.
     plan_of: Vec<(LimitId, usize)>,
-    pub(super) key_missing: Counter,
-    /// True if the limit bans keys.
-    pub(super) has_ban: bool,
-    /// Bans that began, by mode.
-    pub(super) bans: [Counter; MODES.len()],
-    /// Highest share of the limit that a key had spent since the last reading, in percent.
-    highest: AtomicU64,
-    /// Denials of requests without priority while the limit had room for them.
-    pub(super) shed: Counter,
 }
 
 /// The counters of the keys with the numbers of a plan.
@@ -124,17 +130,19 @@ impl LimitRow {
         Self {
             id: rule.limit.id,
             name: Arc::clone(&rule.limit.name),
-            mode: mode_of(rule),
-            near_percent: policy.settings.metrics.near_percent,
-            may_be_covered: !rule.otherwise.is_empty(),
-            outage: rule.limit.outage,
-            has_exemptions: !rule.exemptions.is_empty() && matches!(rule.role, Role::Limit),
+            terms: RowTerms {
+                mode: mode_of(rule),
+                near_percent: policy.settings.metrics.near_percent,
+                may_be_covered: !rule.otherwise.is_empty(),
+                outage: rule.limit.outage,
+                has_exemptions: !rule.exemptions.is_empty() && matches!(rule.role, Role::Limit),
+                has_ban: rule.limit.algorithm.bans().is_some(),
+                plan_of,
+            },
             exempt: Default::default(),
             waits: lets_wait(rule).then(Waits::default),
             own: RowCounters::default(),
             plans,
-            plan_of,
-            has_ban: rule.limit.algorithm.bans().is_some(),
             bans: Default::default(),
             key_missing: Counter::default(),
             highest: AtomicU64::new(0),
@@ -142,25 +150,14 @@ impl LimitRow {
         }
     }
 
-    /// Returns true if it counts as a new row of the limit would.
-    fn is_like(&self, new: &Self) -> bool {
-        let names = |row: &Self| -> Vec<Box<str>> {
-            let plans = row.plans.iter();
-            plans.map(|plan| plan.name.clone()).collect()
-        };
-        (self.mode, self.has_ban, self.near_percent) == (new.mode, new.has_ban, new.near_percent)
-            && self.may_be_covered == new.may_be_covered
-            && (self.outage, self.has_exemptions) == (new.outage, new.has_exemptions)
-            && self.waits.is_some() == new.waits.is_some()
-            && self.plan_of == new.plan_of
-            && names(self) == names(new)
-    }
-
     /// Returns the row of a rule that the policy had before. Plans that went are counted as the
     /// limit's own numbers. A request that is being counted right now may be lost; decisions
     /// themselves are not touched.
     pub(super) fn under(self: Arc<Self>, new: Self) -> Arc<Self> {
-        if self.is_like(&new) {
+        let names = self.plans.iter().map(|plan| &plan.name);
+        let has_same_plans = names.eq(new.plans.iter().map(|plan| &plan.name));
+        let waits_alike = self.waits.is_some() == new.waits.is_some();
+        if self.terms == new.terms && has_same_plans && waits_alike {
             return self;
         }
         for plan in &self.plans {
@@ -182,11 +179,10 @@ impl LimitRow {
 
     /// Returns the counts of all decisions.
     pub(super) fn counts(&self) -> DecisionCounts {
-        let mut counts = self.own.read();
-        for plan in &self.plans {
-            counts.add(&plan.counters.read());
-        }
-        counts
+        let all = RowCounters::default();
+        all.add(&self.own);
+        self.plans.iter().for_each(|plan| all.add(&plan.counters));
+        all.read()
     }
 
     /// Returns the denials of each plan with numbers of its own, and then those of all other keys;
@@ -265,7 +261,7 @@ impl LimitRow {
 
     /// Counts a request that is exempt from the limit.
     pub(super) fn record_exempt(&self) {
-        if let Some(mode) = self.mode {
+        if let Some(mode) = self.terms.mode {
             self.exempt[mode].add(1);
         }
     }
@@ -293,7 +289,7 @@ impl LimitRow {
     /// Returns the index in [`MODES`] of a decision. A limit that is enforced for a share of its
     /// keys, or that diverts, decides the others in shadow mode.
     fn mode_of(&self, outcome: &Outcome<'_>) -> usize {
-        match (self.mode, outcome.mode()) {
+        match (self.terms.mode, outcome.mode()) {
             (Some(CANDIDATE), _) => CANDIDATE,
             (_, Some(Mode::Shadow)) => SHADOW,
             _ => ENFORCE,
@@ -302,7 +298,7 @@ impl LimitRow {
 
     fn counters_of(&self, outcome: &Outcome<'_>) -> &RowCounters {
         let plan = outcome.variant.and_then(|variant| {
-            let of = &self.plan_of;
+            let of = &self.terms.plan_of;
             let place = of.binary_search_by_key(&variant.limit.id, |(limit, _)| *limit);
             self.plans.get(of.get(place.ok()?)?.1)
         });
@@ -312,7 +308,7 @@ impl LimitRow {
     /// Returns true if more than `near_percent` of `quota` is spent.
     fn is_near(&self, quota: Permits, remaining: Permits) -> bool {
         let spent = (quota - remaining).get();
-        spent * 100 > quota.get() * u64::from(self.near_percent)
+        spent * 100 > quota.get() * u64::from(self.terms.near_percent)
     }
 }
 
@@ -375,22 +371,6 @@ impl RowCounters {
             banned: self.decisions.each_ref().map(banned),
             near: self.near.count(),
         }
-    }
-}
-
-impl DecisionCounts {
-    pub(super) fn add(&mut self, other: &Self) {
-        let add = |mine: &mut CountsByMode, theirs: &CountsByMode| {
-            let pairs = mine.as_flattened_mut().iter_mut();
-            let pairs = pairs.zip(theirs.as_flattened());
-            pairs.for_each(|(mine, theirs)| *mine += theirs);
-        };
-        add(&mut self.decisions, &other.decisions);
-        add(&mut self.units, &other.units);
-        for (mine, theirs) in self.banned.iter_mut().zip(other.banned) {
-            *mine += theirs;
-        }
-        self.near += other.near;
     }
 }
 

@@ -133,7 +133,7 @@ impl LimitsSnapshot {
             let mut series = family.open(out);
             for limit in self.all() {
                 for (at, mode) in MODES.iter().enumerate() {
-                    let listed = limit.row.mode == Some(at);
+                    let listed = limit.row.terms.mode == Some(at);
                     let counts = DID.iter().zip(counted(&limit.counts)[at]);
                     for ((outcome, count), may) in counts.zip(limit.may) {
                         if (listed && may) || count > 0 {
@@ -145,7 +145,7 @@ impl LimitsSnapshot {
                     continue; // the cost of exempt requests is not known
                 }
                 for (at, mode) in MODES.iter().enumerate() {
-                    let listed = limit.row.has_exemptions && limit.row.mode == Some(at);
+                    let listed = limit.row.terms.has_exemptions && limit.row.terms.mode == Some(at);
                     let count = limit.row.exempt[at].count();
                     if listed || count > 0 {
                         series.count(&[&limit.name, EXEMPT, mode], count);
@@ -189,7 +189,7 @@ impl LimitsSnapshot {
         let banning = || {
             let is_banned = |limit: &LimitCounts| limit.counts.banned.iter().any(|it| *it > 0);
             let all = self.all();
-            all.filter(move |limit| limit.row.has_ban || is_banned(limit))
+            all.filter(move |limit| limit.row.terms.has_ban || is_banned(limit))
         };
         let began = |limit: &LimitCounts| limit.row.bans.each_ref().map(Counter::count);
         for (family, counted) in [
@@ -199,7 +199,7 @@ impl LimitsSnapshot {
             let mut series = family.open(out);
             for limit in banning() {
                 for (at, (mode, count)) in MODES.iter().zip(counted(limit)).enumerate() {
-                    if limit.row.mode == Some(at) || count > 0 {
+                    if limit.row.terms.mode == Some(at) || count > 0 {
                         series.count(&[&limit.name, mode], count);
                     }
                 }
@@ -307,7 +307,7 @@ fn write<'l>(
 
 impl LimitCounts {
     fn new(row: &Arc<LimitRow>, sources: &LimitSources<'_>) -> Self {
-        let may_fail = |outage| sources.is_shared && row.outage == outage;
+        let may_fail = |outage| sources.is_shared && row.terms.outage == outage;
         Self {
             name: Arc::clone(&row.name),
             row: Arc::clone(row),
@@ -315,7 +315,7 @@ impl LimitCounts {
                 true,
                 true,
                 true,
-                row.may_be_covered,
+                row.terms.may_be_covered,
                 may_fail(Outage::Allow),
                 may_fail(Outage::Deny),
                 false,
