@@ -39,46 +39,31 @@ impl Metrics {
     /// Reads all metrics, in the order of a scrape.
     pub(crate) fn list(&self, levels: &Levels, sources: &LimitSources<'_>) -> Vec<MetricValues> {
         let mut list = MetricList::new();
-        let scrape = Scrape {
-            metrics: self,
-            limits: LimitsSnapshot::new(&self.rows.load(), sources),
-            levels,
-        };
-        scrape.write(&mut list);
-        list
-    }
-}
-
-/// One reading of all metrics.
-struct Scrape<'m> {
-    metrics: &'m Metrics,
-    limits: LimitsSnapshot,
-    levels: &'m Levels,
-}
-
-impl Scrape<'_> {
-    fn write(&self, out: &mut MetricList) {
-        self.requests(out);
-        self.limits.encode_decisions(out);
-        self.limits.encode_levels(out);
-        self.limits.encode_work(out);
-        self.results(out);
-        self.store(out);
-        if let Some(shared) = &self.levels.shared {
+        let out = &mut list;
+        let limits = LimitsSnapshot::new(&self.rows.load(), sources);
+        self.encode_requests(levels, out);
+        limits.encode_decisions(out);
+        limits.encode_levels(out);
+        limits.encode_work(out);
+        self.encode_results(levels, out);
+        limits.encode_keys(out);
+        levels.encode_memory(out);
+        if let Some(shared) = &levels.shared {
             shared.encode(out);
         }
-        self.metrics.process.encode(out);
-        self.config(out);
+        self.process.encode(out);
+        self.encode_config(out);
+        list
     }
 
-    fn requests(&self, out: &mut MetricList) {
-        let requests = Protocol::NAMES.into_iter().zip(&self.metrics.requests);
+    fn encode_requests(&self, levels: &Levels, out: &mut MetricList) {
+        let requests = Protocol::NAMES.into_iter().zip(&self.requests);
         let requests = requests.map(|(protocol, it)| (protocol, it.each_ref().map(Counter::count)));
         table::REQUESTS.rows(out, &["allowed", "denied", "error"], requests);
-        table::UNLIMITED.counters(out, &Protocol::NAMES, &self.metrics.unlimited);
+        table::UNLIMITED.counters(out, &Protocol::NAMES, &self.unlimited);
         let mut series = table::DECISION_DURATION.open(out);
-        for (protocol, durations) in Protocol::NAMES.iter().zip(&self.metrics.durations) {
-            let shown = 1 + usize::from(self.levels.shared.is_some());
+        for (protocol, durations) in Protocol::NAMES.iter().zip(&self.durations) {
+            let shown = 1 + usize::from(levels.shared.is_some());
             for (path, durations) in DecisionPath::NAMES.iter().zip(durations).take(shown) {
                 series.durations(&[protocol, path], &durations.snapshot(&BUCKETS));
             }
@@ -86,48 +71,34 @@ impl Scrape<'_> {
     }
 
     /// Writes the counts of reports, holds and other work beside decisions, by result.
-    fn results(&self, out: &mut MetricList) {
-        if let Some(messages) = &self.levels.webhook {
+    fn encode_results(&self, levels: &Levels, out: &mut MetricList) {
+        if let Some(messages) = &levels.webhook {
             let messages = RESULTS.iter().zip(messages);
             table::WEBHOOK_MESSAGES.each(out, messages.map(|(result, count)| ([*result], *count)));
         }
-        let held = self.levels.held;
+        let held = levels.held;
         table::HELD_ANSWERS.write(out, held.now as u64);
         let ended = HoldEnd::NAMES.iter().zip(held.ended);
         table::HELD_ANSWERS_ENDED.each(out, ended.map(|(name, count)| ([*name], count)));
-        let reports = &self.metrics.process.reports;
+        let reports = &self.process.reports;
         table::REPORTS.counters(out, &ReportResult::NAMES, reports);
-        table::REPORTS_EXPECTED.write(out, self.metrics.reports_expected.count());
-        let changes = &self.metrics.override_changes;
+        table::REPORTS_EXPECTED.write(out, self.reports_expected.count());
+        let changes = &self.override_changes;
         table::OVERRIDE_CHANGES.counters(out, &OverrideAct::NAMES, changes);
-        table::GRANTS.counters(out, &GrantResult::NAMES, &self.metrics.grants);
+        table::GRANTS.counters(out, &GrantResult::NAMES, &self.grants);
         table::RLS_HITS.begin(out);
-        let hits = self.metrics.rules.snapshot();
+        let hits = self.rules.snapshot();
         let hits = hits.iter().map(|(rule, counts)| (&**rule, *counts));
         table::RLS_HITS.rows(out, &KINDS, hits);
     }
 
-    fn store(&self, out: &mut MetricList) {
-        self.limits.encode_keys(out);
-        let usage = &self.levels.usage;
-        table::MEMORY_BYTES.write(out, usage.bytes as u64);
-        table::MEMORY_BUDGET_BYTES.write(out, usage.budget_bytes as u64);
-        let Some(state) = self.levels.state else {
-            return;
-        };
-        let saves = [(["ok"], state.saved), (["failed"], state.failed)];
-        table::STATE_SAVES.each(out, saves);
-        table::STATE_BYTES.write(out, state.bytes);
-        table::STATE_LAST_SUCCESS.write(out, state.at_seconds);
-    }
-
-    fn config(&self, out: &mut MetricList) {
-        let config = self.metrics.config.load();
+    fn encode_config(&self, out: &mut MetricList) {
+        let config = self.config.load();
         if let Some(config) = &*config {
             let version = config.version.to_string();
             table::CONFIG_INFO.each(out, [([&*config.sha, &*version], 1)]);
         }
-        if let Some(sha) = self.metrics.rules.sha() {
+        if let Some(sha) = self.rules.sha() {
             table::ENVOY_CONFIG_INFO.each(out, [([&*sha], 1)]);
         }
         if let Some(config) = &*config {
@@ -137,8 +108,24 @@ impl Scrape<'_> {
             table::GEO_DATABASE_BUILT.each(out, built);
         }
         let results = ["applied", "rejected"];
-        table::CONFIG_RELOAD.counters(out, &results, &self.metrics.reloads);
-        table::CONFIG_REJECTED.write(out, u64::from(self.metrics.is_rejected()));
+        table::CONFIG_RELOAD.counters(out, &results, &self.reloads);
+        table::CONFIG_REJECTED.write(out, u64::from(self.is_rejected()));
         table::BUILD_INFO.each(out, [([env!("CARGO_PKG_VERSION")], 1)]);
+    }
+}
+
+impl Levels {
+    /// Writes the memory of the counters, and their snapshots.
+    fn encode_memory(&self, out: &mut MetricList) {
+        let usage = &self.usage;
+        table::MEMORY_BYTES.write(out, usage.bytes as u64);
+        table::MEMORY_BUDGET_BYTES.write(out, usage.budget_bytes as u64);
+        let Some(state) = self.state else {
+            return;
+        };
+        let saves = [(["ok"], state.saved), (["failed"], state.failed)];
+        table::STATE_SAVES.each(out, saves);
+        table::STATE_BYTES.write(out, state.bytes);
+        table::STATE_LAST_SUCCESS.write(out, state.at_seconds);
     }
 }
