@@ -53,20 +53,15 @@ struct AllRows {
 
 /// The rows of one configuration, by the numbers of its rules.
 #[derive(Debug)]
-struct Numbered {
+pub(super) struct Numbered {
     config: Arc<EnvoyConfig>,
     rows: Vec<Arc<RuleRow>>,
 }
 
 impl RuleTable {
-    /// Makes a row for each rule of `config`, which comes into force.
-    pub(super) fn install(&self, config: &Arc<EnvoyConfig>) {
-        self.install_numbered(config);
-    }
-
-    /// Rows of rules that stay keep their counts; rows
-    /// of rules that went are dropped.
-    fn install_numbered(&self, config: &Arc<EnvoyConfig>) -> Arc<Numbered> {
+    /// Makes a row for each rule of `config`, which comes into force. Rows of rules that stay keep
+    /// their counts; rows of rules that went are dropped.
+    pub(super) fn install(&self, config: &Arc<EnvoyConfig>) -> Arc<Numbered> {
         let mut rows = self.rows.write();
         let mut rules = RuleRows::new();
         let mut numbers = Vec::new();
@@ -101,7 +96,7 @@ impl RuleTable {
     pub(super) fn record(&self, answer: &EnvoyAnswer<'_>, config: &Arc<EnvoyConfig>) {
         let known = self.numbered.load_full();
         let known = known.filter(|known| Arc::ptr_eq(&known.config, config));
-        let numbered = known.unwrap_or_else(|| self.install_numbered(config));
+        let numbered = known.unwrap_or_else(|| self.install(config));
         for hits in answer
             .statuses
             .iter()
