@@ -12,7 +12,7 @@ use crate::context::ServiceContext;
 use crate::serve::accept_queue::AcceptSocket;
 use crate::serve::connections::Connections;
 use crate::serve::listener::{Accepting, ServeConnection, Spans, StopSignals};
-use crate::serve::workers::ServePlace;
+use crate::serve::workers::Workers;
 
 /// A door that accepts connections.
 pub(crate) struct Opened(Option<JoinHandle<()>>);
@@ -39,7 +39,7 @@ impl Opening {
         self,
         doors: &mut Doors<DoorListener>,
         serve: Option<D>,
-        place: &Arc<ServePlace>,
+        workers: &Arc<Workers>,
         stop: &StopSignals,
     ) -> Opened {
         let accepting = doors
@@ -54,7 +54,7 @@ impl Opening {
                     door: Arc::new(serve),
                     connections: self.connections,
                     spans: self.spans,
-                    place: Arc::clone(place),
+                    workers: Arc::clone(workers),
                     stop: stop.clone(),
                 });
                 let (shared, door) = (Arc::clone(&self.shared), self.door);

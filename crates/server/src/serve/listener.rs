@@ -45,7 +45,7 @@ use super::pulse::{MaxTicks, Pulse, TICK, TickNotes};
 use super::request_body::RequestBody;
 use super::tls::ListenerTls;
 use super::watched::{Asleep, Wakes, Watched};
-use super::workers::ServePlace;
+use super::workers::Workers;
 use crate::addresses::OpenedBy;
 
 /// How long to wait when the system has no more file descriptors.
@@ -142,7 +142,7 @@ pub(crate) struct Accepting<D> {
     pub(crate) door: Arc<D>,
     pub(crate) connections: Arc<Connections>,
     pub(crate) spans: Spans,
-    pub(crate) place: Arc<ServePlace>,
+    pub(crate) workers: Arc<Workers>,
     pub(crate) stop: StopSignals,
 }
 
@@ -219,7 +219,7 @@ impl<D: ServeConnection> Accepting<D> {
             return; // dropped, and so closed
         };
         let (door, spans, stop) = (Arc::clone(&self.door), self.spans, self.stop.stop.clone());
-        self.place.next().spawn(async move {
+        self.workers.next().spawn(async move {
             if let Ok(stream) = TcpStream::from_std(stream) {
                 let _ = stream.set_nodelay(true); // a refusal costs speed only
                 let visit = Visit {

@@ -15,7 +15,7 @@ use crate::StartError;
 /// Maximum number of worker threads, whatever the machine or the operator asks for.
 const MAX_WORKERS: usize = 256;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Workers {
     handles: Vec<Handle>,
     threads: Vec<JoinHandle<()>>,
@@ -29,17 +29,19 @@ impl Workers {
             .or_else(|| std::thread::available_parallelism().ok())
             .map_or(1, NonZeroUsize::get)
             .min(MAX_WORKERS);
-        let (stop, _) = watch::channel(false);
-        let mut workers = Self {
-            handles: Vec::with_capacity(count),
-            threads: Vec::with_capacity(count),
-            next: AtomicUsize::new(0),
-            stop,
-        };
+        let mut workers = Self::default();
         for index in 0..count {
             workers.add(index)?;
         }
         Ok(workers)
+    }
+
+    /// Returns the calling thread as the only worker.
+    pub(crate) fn here() -> Self {
+        Self {
+            handles: vec![Handle::current()],
+            ..Self::default()
+        }
     }
 
     fn add(&mut self, index: usize) -> Result<(), StartError> {
@@ -64,7 +66,7 @@ impl Workers {
     }
 
     /// Returns the next worker in turn.
-    fn next(&self) -> &Handle {
+    pub(crate) fn next(&self) -> &Handle {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         &self.handles[turn % self.handles.len()]
     }
@@ -74,25 +76,6 @@ impl Workers {
         self.stop.send_replace(true);
         for thread in self.threads {
             let _ = thread.join(); // a worker that panicked has nothing left to clean up
-        }
-    }
-}
-
-/// Where connections are served.
-#[derive(Debug)]
-pub(crate) enum ServePlace {
-    /// By the thread that accepts them.
-    Here(Handle),
-    /// By one worker each, in turn.
-    Workers(Workers),
-}
-
-impl ServePlace {
-    /// Returns the runtime that serves the next connection.
-    pub(crate) fn next(&self) -> &Handle {
-        match self {
-            Self::Here(here) => here,
-            Self::Workers(workers) => workers.next(),
         }
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper_core::Nanos;
-use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
@@ -16,7 +15,7 @@ use crate::doors::HttpDoor;
 use crate::opening::Opening;
 use crate::serve::connections::{Connections, all_ended};
 use crate::serve::listener::{Http, StopSignals};
-use crate::serve::workers::{ServePlace, Workers};
+use crate::serve::workers::Workers;
 use crate::signals::{Signals, wait_for_the_end};
 use crate::source::watch::Watcher;
 use crate::store::secrets;
@@ -40,8 +39,8 @@ impl ServiceRun {
         let (leave, _) = watch::channel(false);
         let (close, closes) = StopSignals::before(&leave);
         let (close_admin, admin_closes) = StopSignals::before(&leave);
-        let here = Arc::new(ServePlace::Here(Handle::current()));
-        let workers = Arc::new(ServePlace::Workers(self.workers));
+        let here = Arc::new(Workers::here());
+        let workers = Arc::new(self.workers);
         let shared = self.open.shared;
         let mut doors = self.open.doors;
         let instance = doors.addresses().instance();
@@ -122,7 +121,7 @@ impl ServiceRun {
         let _ = timeout(patience, drained).await;
         let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
         state::saving::save_at_the_end(&shared, again).await;
-        if let Some(ServePlace::Workers(workers)) = Arc::into_inner(workers) {
+        if let Some(workers) = Arc::into_inner(workers) {
             workers.stop();
         }
         let access_log = shared.observers.metrics.process.access_log.lock().take();
