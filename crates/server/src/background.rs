@@ -83,16 +83,6 @@ pub(crate) fn start_tasks(shared: &Arc<ServiceContext>) {
     );
 }
 
-/// Starts a task of the service; it is begun again if it panics.
-fn start<F: Future<Output = ()> + Send + 'static>(
-    shared: &Arc<ServiceContext>,
-    name: &'static str,
-    task: impl Fn(Arc<ServiceContext>) -> F + Send + 'static,
-) {
-    let kept = Arc::clone(shared);
-    keep(shared, name, move || task(Arc::clone(&kept)));
-}
-
 /// Starts a task that acts now and at each `period` from then on. If it panics, it begins again,
 /// with the state that it began with.
 fn every(
@@ -114,16 +104,16 @@ fn every(
     });
 }
 
-/// Runs `begin()` to its end, and again after each panic.
-pub(crate) fn keep<F: Future<Output = ()> + Send + 'static>(
+/// Starts a task of the service, which runs to its end; after a panic it is begun again.
+pub(crate) fn start<F: Future<Output = ()> + Send + 'static>(
     shared: &Arc<ServiceContext>,
     name: &'static str,
-    begin: impl Fn() -> F + Send + 'static,
+    task: impl Fn(Arc<ServiceContext>) -> F + Send + 'static,
 ) -> JoinHandle<()> {
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         // The other error is the end of the runtime.
-        while tokio::spawn(begin())
+        while tokio::spawn(task(Arc::clone(&shared)))
             .await
             .is_err_and(|error| error.is_panic())
         {

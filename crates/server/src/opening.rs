@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 
 use crate::Door;
 use crate::addresses::{DoorListener, Doors, OpenedBy};
-use crate::background::keep;
+use crate::background::start;
 use crate::context::ServiceContext;
 use crate::serve::accept_queue::AcceptSocket;
 use crate::serve::connections::Connections;
@@ -57,9 +57,9 @@ impl Opening {
                     workers: Arc::clone(workers),
                     stop: stop.clone(),
                 });
-                let (shared, door) = (Arc::clone(&self.shared), self.door);
-                Some(keep(&self.shared, "accept", move || {
-                    let (shared, accepting) = (Arc::clone(&shared), Arc::clone(&accepting));
+                let door = self.door;
+                Some(start(&self.shared, "accept", move |shared| {
+                    let accepting = Arc::clone(&accepting);
                     async move {
                         let failed = |error: &_| {
                             let process = &shared.observers.metrics.process;

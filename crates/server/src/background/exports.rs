@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::keep;
+use super::start;
 use crate::admin::read_metrics;
 use crate::context::ServiceContext;
 use crate::observe::alerts::Alerts;
@@ -75,30 +75,26 @@ impl Exports {
         let (close, closes) = watch::channel(false);
         let mut tasks = Vec::new();
         if let Some(delivery) = self.webhook {
-            let (kept, delivery) = (Arc::clone(shared), Arc::new(delivery));
-            let closes = closes.clone();
-            let deliver = move || {
-                let context = Arc::clone(&kept);
-                let now = move || context.unix_seconds();
+            let (delivery, closes) = (Arc::new(delivery), closes.clone());
+            let deliver = move |shared: Arc<ServiceContext>| {
+                let now = move || shared.unix_seconds();
                 webhook::deliver(now, Arc::clone(&delivery), closes.clone())
             };
-            tasks.push(("webhook", keep(shared, "webhook", deliver)));
+            tasks.push(("webhook", start(shared, "webhook", deliver)));
         }
         if let Some(otlp) = self.otlp {
             let sends_metrics = otlp.sends_metrics();
             let exporter = Arc::new(otlp.start(shared.unix_nanos(), instance));
             if sends_metrics {
-                let (kept, exporter) = (Arc::clone(shared), Arc::clone(&exporter));
-                let closes = closes.clone();
-                let send = move || {
-                    let context = Arc::clone(&kept);
-                    let read = move || (read_metrics(&context), context.unix_nanos());
+                let (exporter, closes) = (Arc::clone(&exporter), closes.clone());
+                let send = move |shared: Arc<ServiceContext>| {
+                    let read = move || (read_metrics(&shared), shared.unix_nanos());
                     Arc::clone(&exporter).send_metrics(read, closes.clone())
                 };
-                tasks.push(("otlp metrics", keep(shared, "otlp metrics", send)));
+                tasks.push(("otlp metrics", start(shared, "otlp metrics", send)));
             }
-            let send = move || Arc::clone(&exporter).send_events(closes.clone());
-            tasks.push(("otlp events", keep(shared, "otlp events", send)));
+            let send = move |_| Arc::clone(&exporter).send_events(closes.clone());
+            tasks.push(("otlp events", start(shared, "otlp events", send)));
         }
         RunningExports { close, tasks }
     }
