@@ -38,7 +38,6 @@ use crate::doors::routes::{self, RouteCall, routes};
 use crate::doors::{self, Right, text};
 use crate::observe::alerts::AlertNotice;
 use crate::observe::alerts::message::described;
-use crate::observe::changes;
 use crate::readiness::Readiness;
 use crate::serve::listener::{Caller, Handle, Reply};
 use crate::serve::request_body::RequestBody;
@@ -209,16 +208,10 @@ fn envoy_rules(shared: &ServiceContext) -> Response<Reply> {
 
 /// `POST /v1/reload`: returns the new version, or all errors of the file.
 async fn reload(shared: &Arc<ServiceContext>) -> CallResult {
-    let shared_too = Arc::clone(shared);
-    let work = changes::by_the_same(move || shared_too.reload(Trigger::Request));
-    let outcome = tokio::task::spawn_blocking(work).await;
-    let outcome = outcome.map_err(|_| {
-        Problem::new(
-            RELOAD_REFUSED,
-            "reading the policy failed; the old one stays in force",
-        )
-    })?;
-    match outcome {
+    let reloaded = shared.apart(|shared| shared.reload(Trigger::Request));
+    let failed = "reading the policy failed; the old one stays in force";
+    let failed = || Problem::new(RELOAD_REFUSED, failed);
+    match reloaded.await.ok_or_else(failed)? {
         Ok(Reloaded::Unchanged { version }) => {
             Ok(reply(&json!({ "reloaded": false, "version": version })))
         }

@@ -19,7 +19,7 @@ use crate::doors::Access;
 use crate::doors::hold::{DEFAULT_MAX_HELD, HoldQueue};
 use crate::observe::Observers;
 use crate::observe::alerts::Alerts;
-use crate::observe::changes::ChangeKind;
+use crate::observe::changes::{self, ChangeKind};
 use crate::observe::denial_log::LoggedRequest;
 use crate::observe::event::Sink;
 use crate::observe::metrics::{ConfigSource, DecisionPath, Protocol, RequestResult};
@@ -101,6 +101,17 @@ impl ServiceContext {
             proxy: OnceLock::new(),
             untrusted_reported: AtomicU64::new(0),
         }
+    }
+
+    /// Does work on a thread of its own, so that no decision waits; `None` if it panicked. Its
+    /// changes are those of the operator whose call is being answered.
+    pub(crate) async fn apart<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Arc<Self>) -> T + Send + 'static,
+    ) -> Option<T> {
+        let shared = Arc::clone(self);
+        let work = changes::by_the_same(move || work(&shared));
+        tokio::task::spawn_blocking(work).await.ok()
     }
 
     /// Puts the configuration of Envoy's rate limit service in force.

@@ -91,10 +91,7 @@ pub(super) fn lead_there() -> Response<Reply> {
 
 /// `GET /v1/dashboard`: the state of the service.
 pub(super) async fn snapshot(shared: &Arc<ServiceContext>) -> Response<Reply> {
-    let shared = Arc::clone(shared);
-    // On a thread of its own, so that no decision waits while the state is made.
-    let made = tokio::task::spawn_blocking(move || last_state(&shared)).await;
-    let Ok(body) = made else {
+    let Some(body) = shared.apart(|shared| last_state(shared)).await else {
         let words = "making the state of the dashboard failed\n";
         return text(StatusCode::INTERNAL_SERVER_ERROR, words);
     };

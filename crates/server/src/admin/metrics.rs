@@ -26,12 +26,10 @@ use crate::store::by_hand;
 pub(super) async fn metrics(shared: &Arc<ServiceContext>, headers: &HeaderMap) -> Response<Reply> {
     let format = Format::accepted(headers);
     let coding = Coding::accepted(headers);
-    let shared = Arc::clone(shared);
-    // On a thread of its own, so that no decision waits while many limits are written.
-    let write = move || coding.written(format.written(&read(&shared)));
-    match tokio::task::spawn_blocking(write).await {
-        Ok(body) => response(format, coding, body),
-        Err(_) => text(
+    let written = shared.apart(move |shared| coding.written(format.written(&read(shared))));
+    match written.await {
+        Some(body) => response(format, coding, body),
+        None => text(
             StatusCode::INTERNAL_SERVER_ERROR,
             "writing the metrics failed\n",
         ),

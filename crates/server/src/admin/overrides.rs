@@ -19,7 +19,6 @@ use crate::doors::problem::{
     NO_OVERRIDES_FILE, NOT_EDITED, OVERRIDE_REFUSED, OVERRIDES_UNWRITTEN, Problem, WRONG_QUERY,
     shown,
 };
-use crate::observe::changes;
 use crate::source::override_change::{NotChanged, OverrideChange};
 
 /// Maximum length of a value of an override in bytes; keys have at most 512.
@@ -83,10 +82,12 @@ pub(super) async fn list(shared: &Arc<ServiceContext>, query: &str) -> CallResul
         line(&query, &[], &shared.keeper.policy())?,
         query.top("top")?,
     );
-    let context = Arc::clone(shared);
-    // Waits for a reload that goes on, so not on the thread that accepts connections.
-    let listed = tokio::task::spawn_blocking(move || listed(&context, &asked, top)).await;
-    let listed = listed.map_err(|_| Problem::new(OVERRIDES_UNWRITTEN, "the listing failed"))?;
+    // Waits for a reload that goes on.
+    let listed = shared
+        .apart(move |shared| listed(shared, &asked, top))
+        .await;
+    let failed = || Problem::new(OVERRIDES_UNWRITTEN, "the listing failed");
+    let listed = listed.ok_or_else(failed)?;
     Ok(reply(&listed.ok_or_else(no_file)?))
 }
 
@@ -138,14 +139,9 @@ pub(super) async fn remove(shared: &Arc<ServiceContext>, query: &str) -> CallRes
 
 /// Makes a change, and answers once it is in force.
 async fn change(shared: &Arc<ServiceContext>, change: OverrideChange) -> CallResult {
-    let context = Arc::clone(shared);
-    let work = move || {
-        let changed = context.change_overrides(&change);
-        (change, changed)
-    };
-    let (change, changed) = tokio::task::spawn_blocking(changes::by_the_same(work))
-        .await
-        .map_err(|_| Problem::new(OVERRIDES_UNWRITTEN, "the change failed"))?;
+    let changed = shared.apart(|shared| (shared.change_overrides(&change), change));
+    let failed = || Problem::new(OVERRIDES_UNWRITTEN, "the change failed");
+    let (changed, change) = changed.await.ok_or_else(failed)?;
     let changed = changed.map_err(problem)?;
     let mut answer = match changed.line {
         Some(number) => about(number, &change.line),

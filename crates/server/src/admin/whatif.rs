@@ -64,16 +64,14 @@ pub(super) async fn answer(shared: &Arc<ServiceContext>, query: &str) -> CallRes
     }
     let now = shared.now();
     let one = shared.whatif.lock().await;
-    let context = Arc::clone(shared);
     let id = rule.limit.id;
-    // Up to half a million decisions: not on the thread that accepts connections.
-    let work = tokio::task::spawn_blocking(move || {
-        let recorded = context.observers.watchers.recorder.recorded(id, now)?;
+    let work = shared.apart(move |shared| {
+        let recorded = shared.observers.watchers.recorder.recorded(id, now)?;
         Some(decided_again(recorded, &algorithms, now))
     });
     let decided = work.await;
     drop(one);
-    let Ok(Some((mut answer, refusals))) = decided else {
+    let Some(Some((mut answer, refusals))) = decided else {
         return Err(wrong(format!("limit `{name}` has no record")));
     };
     let texts = std::iter::once(&*rule.text).chain(texts);

@@ -48,9 +48,9 @@ pub(crate) async fn watch(shared: Arc<ServiceContext>) {
             shared.keeper.set_wall_origin(origin);
             continue;
         }
-        let follower = Arc::clone(&shared);
-        // Compiling a large policy takes a while; an error: it panicked, which is logged.
-        let _ = tokio::task::spawn_blocking(move || follower.follow_wall_clock(origin)).await;
+        // Compiling a large policy takes a while.
+        let follow = move |shared: &Arc<ServiceContext>| shared.follow_wall_clock(origin);
+        shared.apart(follow).await;
     }
 }
 

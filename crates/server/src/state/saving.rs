@@ -124,13 +124,12 @@ pub(crate) async fn save_regularly(shared: Arc<ServiceContext>) {
 )]
 async fn save(shared: &Arc<ServiceContext>) -> Duration {
     let begun = Instant::now();
-    let shared = Arc::clone(shared);
-    let saved = tokio::task::spawn_blocking(move || {
+    let save = |shared: &Arc<ServiceContext>| {
         if let Some(folder) = shared.state.as_deref() {
-            folder.save(&shared);
+            folder.save(shared);
         }
-    });
-    let _ = saved.await; // an error: it panicked, which is logged
+    };
+    shared.apart(save).await;
     begun.elapsed()
 }
 

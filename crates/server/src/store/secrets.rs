@@ -102,13 +102,12 @@ pub(crate) async fn keep_fresh(shared: Arc<ServiceContext>, secrets: Option<Stor
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while let Some(mut known) = secrets.take() {
         tick.tick().await;
-        let of_store = Arc::clone(&shared);
-        let look = tokio::task::spawn_blocking(move || {
-            let store = of_store.keeper.store().shared()?;
+        let look = shared.apart(move |shared| {
+            let store = shared.keeper.store().shared()?;
             let notices = known.refresh(store.main());
             Some((known, notices))
         });
-        let Ok(Some((known, notices))) = look.await else {
+        let Some(Some((known, notices))) = look.await else {
             return;
         };
         secrets = Some(known);

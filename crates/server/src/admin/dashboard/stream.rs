@@ -82,17 +82,14 @@ pub(in crate::admin) async fn open(
 ) -> Result<Response<StateStream>, Problem> {
     let query = Query::read(query, &["limit"])?;
     let limit: Option<Arc<str>> = query.text("limit").map(Arc::from);
-    let context = Arc::clone(shared);
-    let first = move || {
-        let policy = context.keeper.policy();
-        let most = || most_refusing(&context, &policy).map(|rule| Arc::clone(&rule.limit.name));
+    let first = shared.apart(move |shared| {
+        let policy = shared.keeper.policy();
+        let most = || most_refusing(shared, &policy).map(|rule| Arc::clone(&rule.limit.name));
         let limit = limit.or_else(most);
-        let first = event(&context, limit.as_deref());
+        let first = event(shared, limit.as_deref());
         (limit, first)
-    };
-    // On a thread of its own, so that no decision waits while the state is made.
-    let first = tokio::task::spawn_blocking(first).await;
-    let (limit, first) = first.unwrap_or_default();
+    });
+    let (limit, first) = first.await.unwrap_or_default();
     let states = shared.streams.add(limit, first)?;
     let mut response = Response::new(StateStream {
         states,
@@ -121,9 +118,8 @@ pub(crate) async fn publish(shared: Arc<ServiceContext>) {
         if shared.streams.count() == 0 {
             continue;
         }
-        let context = Arc::clone(&shared);
-        let send = move || context.streams.send(|limit| event(&context, limit));
-        let _ = tokio::task::spawn_blocking(send).await; // a panic there has been printed
+        let send = |shared: &Arc<ServiceContext>| shared.streams.send(|limit| event(shared, limit));
+        shared.apart(send).await;
     }
 }
 
