@@ -24,7 +24,7 @@ pub(crate) use self::viewers::{Snapshot, Streams};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, Response, StatusCode, header};
 use http_body_util::Full;
 use serde_json::json;
 
@@ -72,10 +72,9 @@ pub(super) const SCRIPT: PageFile = PageFile {
 impl PageFile {
     pub(super) fn response(&self) -> Response<Reply> {
         let mut response = Response::new(Full::from(self.text));
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.kind));
+        doors::put_field(&mut response, header::CONTENT_TYPE, self.kind);
         for (name, value) in HEADERS {
-            headers.insert(name, HeaderValue::from_static(value));
+            doors::put_field(&mut response, HeaderName::from_static(name), value);
         }
         response
     }
@@ -84,8 +83,7 @@ impl PageFile {
 /// `GET /`: leads to the page.
 pub(super) fn lead_there() -> Response<Reply> {
     let mut response = doors::empty(StatusCode::FOUND);
-    let page = HeaderValue::from_static("/dashboard");
-    response.headers_mut().insert(header::LOCATION, page);
+    doors::put_field(&mut response, header::LOCATION, "/dashboard");
     response
 }
 
@@ -96,10 +94,7 @@ pub(super) async fn snapshot(shared: &Arc<ServiceContext>) -> Response<Reply> {
         return text(StatusCode::INTERNAL_SERVER_ERROR, words);
     };
     let mut response = doors::json(StatusCode::OK, body);
-    let no_store = HeaderValue::from_static("no-store");
-    response
-        .headers_mut()
-        .insert(header::CACHE_CONTROL, no_store);
+    doors::put_field(&mut response, header::CACHE_CONTROL, "no-store");
     response
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, Response, StatusCode, header};
 use http_body_util::Full;
 use ratekeeper_core::{LimitId, Time};
 use ratekeeper_policy::{Rule, WallTime};
@@ -13,7 +13,7 @@ use ratekeeper_store::Loans;
 use super::limits::{usage_of, with_variants};
 use super::top;
 use crate::context::ServiceContext;
-use crate::doors::text;
+use crate::doors::{put_field, text};
 use crate::observe::alerts::webhook::WebhookQueue;
 use crate::observe::metrics::{
     Coding, DeniedKeys, Format, Levels, LimitLevels, LimitSources, MetricValues, SharedStore,
@@ -38,11 +38,9 @@ pub(super) async fn metrics(shared: &Arc<ServiceContext>, headers: &HeaderMap) -
 
 fn response(format: Format, coding: Coding, body: Bytes) -> Response<Reply> {
     let mut response = Response::new(Full::new(body));
-    let headers = response.headers_mut();
-    let content_type = HeaderValue::from_static(format.content_type());
-    headers.insert(header::CONTENT_TYPE, content_type);
+    put_field(&mut response, header::CONTENT_TYPE, format.content_type());
     if let Some(coding) = coding.header() {
-        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
+        put_field(&mut response, header::CONTENT_ENCODING, coding);
     }
     response
 }

@@ -46,8 +46,11 @@ pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Reply
 pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Reply> {
     let mut response = Response::new(Full::new(text.into()));
     *response.status_mut() = status;
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    put_field(
+        &mut response,
+        header::CONTENT_TYPE,
+        "text/plain; charset=utf-8",
+    );
     response
 }
 
@@ -55,6 +58,12 @@ pub(crate) fn empty(status: StatusCode) -> Response<Reply> {
     let mut response = Response::new(Full::default());
     *response.status_mut() = status;
     response
+}
+
+/// Sets a header field of a response.
+pub(crate) fn put_field<B>(response: &mut Response<B>, name: HeaderName, value: &'static str) {
+    let value = HeaderValue::from_static(value);
+    response.headers_mut().insert(name, value);
 }
 
 /// Adds the header fields that describe its limits to a client.

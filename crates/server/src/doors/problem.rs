@@ -5,9 +5,10 @@
 use std::fmt;
 
 use http::{HeaderValue, Response, StatusCode, header};
+use ratekeeper::problem::PROBLEM_JSON;
 
 use super::answer::push_text;
-use super::{Reply, json};
+use super::{Reply, json, put_field};
 use crate::notices::page_of;
 
 /// One kind of problem, as the documentation lists it.
@@ -117,18 +118,16 @@ impl Problem {
         let status = StatusCode::from_u16(self.kind.status);
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = json(status, self.body());
-        let headers = response.headers_mut();
-        let content_type = HeaderValue::from_static("application/problem+json");
-        headers.insert(header::CONTENT_TYPE, content_type);
+        put_field(&mut response, header::CONTENT_TYPE, PROBLEM_JSON);
         if let Some(Ok(allow)) = self.allow.as_deref().map(HeaderValue::from_str) {
-            headers.insert(header::ALLOW, allow);
+            response.headers_mut().insert(header::ALLOW, allow);
         }
         if self.kind == NO_TOKEN {
-            let scheme = HeaderValue::from_static("Bearer realm=\"ratekeeper\"");
-            headers.insert(header::WWW_AUTHENTICATE, scheme);
+            let scheme = "Bearer realm=\"ratekeeper\"";
+            put_field(&mut response, header::WWW_AUTHENTICATE, scheme);
         }
         if [TOO_BUSY, UPSTREAM_BUSY, TOO_MANY_PREFLIGHTS].contains(&self.kind) {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            put_field(&mut response, header::RETRY_AFTER, "1");
         }
         response
     }

@@ -22,7 +22,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, header};
+use http::{HeaderName, Response, header};
 use hyper::body::{Body, Frame};
 use ratekeeper_policy::{Policy, Rule};
 use serde_json::{Value, json};
@@ -35,6 +35,7 @@ use crate::admin::query::Query;
 use crate::admin::{bans, top};
 use crate::context::ServiceContext;
 use crate::doors::problem::Problem;
+use crate::doors::put_field;
 use crate::serve::listener::Caller;
 use crate::serve::pulse::{HeldBack, InFlight};
 
@@ -103,8 +104,7 @@ pub(in crate::admin) async fn open(
         // nginx would keep states back until its buffer is full.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ] {
-        let value = HeaderValue::from_static(value);
-        response.headers_mut().insert(name, value);
+        put_field(&mut response, name, value);
     }
     Ok(response)
 }

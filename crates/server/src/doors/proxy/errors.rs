@@ -12,7 +12,7 @@ use crate::doors::problem::{
     BAD_GATEWAY, BROKEN_BODY, GATEWAY_TIMEOUT, MALFORMED, Problem, ProblemKind, TOO_LARGE,
     TOO_SLOW, UPSTREAM_BUSY, WRONG_METHOD,
 };
-use crate::doors::put_shadow;
+use crate::doors::{put_field, put_shadow};
 use crate::observe::metrics::{Protocol, RequestFault, RequestResult};
 use crate::serve::listener::Reply;
 
@@ -62,8 +62,7 @@ impl ProxyDoor {
         let problem = self.unread(Problem::new(kind, malformed.to_string()));
         let mut response = self.problem(problem, &parts.headers, id);
         if parts.version < Version::HTTP_2 {
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(header::CONNECTION, close);
+            put_field(&mut response, header::CONNECTION, "close");
         }
         response
     }
