@@ -79,7 +79,7 @@ impl Alerts {
         settings: &AlertSettings,
         webhook: Option<Webhook>,
     ) -> Result<(Self, Option<Delivery>), StartError> {
-        let identity = Identity::new(webhook.as_ref().map(Webhook::secret))?;
+        let identity = Identity::new(webhook.as_ref().map(|webhook| &webhook.key))?;
         let (queue, delivery) = webhook.map(webhook::queue).unzip();
         let alerts = Self {
             any: AtomicBool::new(false),

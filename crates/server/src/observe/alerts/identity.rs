@@ -30,16 +30,14 @@ const HASH_BYTES: usize = 8;
 pub(crate) struct Identity(Key);
 
 impl Identity {
-    /// Creates the names of processes with that secret; of this process alone without one.
-    pub(crate) fn new(secret: Option<&[u8]>) -> Result<Self, StartError> {
+    /// Creates the names of processes with that key; of this process alone without one.
+    pub(crate) fn new(shared: Option<&Key>) -> Result<Self, StartError> {
+        if let Some(key) = shared {
+            return Ok(Self(key.clone()));
+        }
         let mut own = [0; 32];
-        let secret = if let Some(secret) = secret {
-            secret
-        } else {
-            getrandom::fill(&mut own).map_err(|why| StartError::Alerts(why.to_string()))?;
-            &own
-        };
-        Ok(Self(Key::new(HMAC_SHA256, secret)))
+        getrandom::fill(&mut own).map_err(|why| StartError::Alerts(why.to_string()))?;
+        Ok(Self(Key::new(HMAC_SHA256, &own)))
     }
 
     pub(super) fn id(&self, limit: &str, key: &[u8], span: u64) -> Arc<str> {
@@ -80,7 +78,7 @@ mod tests {
 
     #[test]
     fn an_id_depends_on_secret_limit_key_and_span() {
-        let identity = |secret: &[u8]| Identity::new(Some(secret)).unwrap();
+        let identity = |secret: &[u8]| Identity(Key::new(HMAC_SHA256, secret));
         let id = identity(b"s").id("l", b"k", 7);
         assert_eq!(id.len(), 2 * ID_BYTES);
         assert_eq!(id, identity(b"s").id("l", b"k", 7));

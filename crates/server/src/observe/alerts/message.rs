@@ -77,15 +77,12 @@ pub(crate) fn rfc3339(unix_millis: u64) -> String {
     time.to_string()
 }
 
-/// Returns the bytes of `whsec_` and base64, or of base64 alone; `None` for another form or length.
-pub(super) fn secret_bytes(text: &str) -> Option<Vec<u8>> {
-    let text = text.strip_prefix("whsec_").unwrap_or(text);
-    let bytes = STANDARD.decode(text).ok()?;
-    SECRET_BYTES.contains(&bytes.len()).then_some(bytes)
-}
-
-pub(super) fn signing_key(secret: &[u8]) -> Key {
-    Key::new(HMAC_SHA256, secret)
+/// Returns the key of a secret in base64, after `whsec_` or alone; `None` for another form or length.
+pub(super) fn signing_key(secret: &str) -> Option<Key> {
+    let secret = secret.strip_prefix("whsec_").unwrap_or(secret);
+    let bytes = STANDARD.decode(secret).ok()?;
+    let is_sized = SECRET_BYTES.contains(&bytes.len());
+    is_sized.then(|| Key::new(HMAC_SHA256, &bytes))
 }
 
 /// Returns the value of `webhook-signature`.
@@ -103,12 +100,12 @@ mod tests {
     /// Computed with the `hmac` module of Python from the same secret, id, time and body.
     #[test]
     fn the_signature_is_that_of_standard_webhooks() {
-        let secret = secret_bytes("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let key = signing_key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let message = Message {
             id: "msg_p5jXN8AQM9LWM0D4loKWxJek".into(),
             body: Bytes::from_static(br#"{"test": 2432232314}"#),
         };
-        let signed = signature(&signing_key(&secret), &message, 1_614_265_330);
+        let signed = signature(&key, &message, 1_614_265_330);
         assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 
@@ -125,7 +122,7 @@ mod tests {
             ("whsec_".into(), false),
             ("not base64 at all, but long enough".into(), false),
         ] {
-            assert_eq!(secret_bytes(&text).is_some(), is_right, "{text}");
+            assert_eq!(signing_key(&text).is_some(), is_right, "{text}");
         }
     }
 

@@ -57,9 +57,7 @@ pub(crate) struct WebhookCounts(pub(crate) [Counter; RESULTS.len()]);
 pub(crate) struct Webhook {
     receiver: HttpReceiver,
     #[debug(skip)]
-    secret: Vec<u8>,
-    #[debug(skip)]
-    key: aws_lc_rs::hmac::Key,
+    pub(super) key: aws_lc_rs::hmac::Key,
 }
 
 impl Webhook {
@@ -71,7 +69,7 @@ impl Webhook {
     pub(crate) fn new(settings: &WebhookSettings, home: &Path) -> Result<Self, StartError> {
         let secret = read_secret("webhook.secret", &settings.secret.at_home(home));
         let secret = secret.map_err(|why| StartError::Alerts(why.to_string()))?;
-        let secret = super::message::secret_bytes(&secret).ok_or_else(|| {
+        let key = signing_key(&secret).ok_or_else(|| {
             StartError::Alerts(
                 "`webhook.secret` must be 24 to 64 bytes in base64, after `whsec_`; make one with: \
                  echo whsec_$(openssl rand -base64 32)"
@@ -82,16 +80,7 @@ impl Webhook {
         let fields = ["webhook.url", "webhook.ca"];
         let receiver = HttpReceiver::new(fields, &settings.url, ca.as_deref());
         let receiver = receiver.map_err(StartError::Alerts)?;
-        let key = signing_key(&secret);
-        Ok(Self {
-            receiver,
-            secret,
-            key,
-        })
-    }
-
-    pub(super) fn secret(&self) -> &[u8] {
-        &self.secret
+        Ok(Self { receiver, key })
     }
 
     /// Sends the message once, signed at `seconds` since 1970.
