@@ -229,7 +229,7 @@ fn peer(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::pulse::{MaxTicks, TickNotes};
+    use crate::serve::pulse::MaxTicks;
 
     struct Hall {
         connections: Arc<Connections>,
@@ -284,7 +284,6 @@ mod tests {
     fn the_longest_idle_connection_is_closed_and_a_busy_one_only_for_a_smaller_peer() {
         let hall = Hall::new(3);
         let [busy, idle, fresh] = [(); 3].map(|()| hall.enter(MANY).unwrap());
-        let mut ticks = TickNotes::default();
         busy.pulse.begin();
         idle.pulse.begin();
         idle.pulse.end();
@@ -293,7 +292,7 @@ mod tests {
                 head: u32::MAX,
                 idle: u32::MAX,
             };
-            idle.pulse.expired(&mut ticks, max);
+            idle.pulse.expired(max);
         }
         let first = hall.enter(MANY).unwrap();
         assert!(idle.pulse.is_closing() && !busy.pulse.is_closing() && !fresh.pulse.is_closing());

@@ -41,7 +41,7 @@ use super::accept_queue::{AcceptSocket, refuse_handshakes, take_queued};
 use super::client_stream::ClientStream;
 use super::connection_state::{BoxedError, HeadBounds, NextEvent, State, Upgrade};
 use super::connections::{Connections, Seat};
-use super::pulse::{MaxTicks, Pulse, TICK, TickNotes};
+use super::pulse::{InFlight, MaxTicks, Pulse, TICK};
 use super::request_body::RequestBody;
 use super::tls::ListenerTls;
 use super::watched::{Asleep, Wakes, Watched};
@@ -247,15 +247,6 @@ struct Connection<H> {
     upgrade: Upgrade,
 }
 
-/// One request in flight; dropping it ends it, also when its client went away.
-struct RequestGuard<H>(Arc<Connection<H>>);
-
-impl<H> Drop for RequestGuard<H> {
-    fn drop(&mut self) {
-        self.0.pulse.end();
-    }
-}
-
 /// Serves one connection until it closes, falls silent, or the service stops.
 async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
     let Visit {
@@ -298,7 +289,6 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick.reset();
-    let mut ticks = TickNotes::default();
     let mut stopping = false;
     loop {
         tokio::select! {
@@ -324,8 +314,8 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
                 NextEvent::Wakes(Wakes::Http2(stream)) => state = State::two(stream, service(), bounds),
             },
             _ = tick.tick() => {
-                let quiet = pulse.is_quiet(&ticks);
-                if pulse.expired(&mut ticks, spans.ticks) {
+                let quiet = pulse.is_quiet();
+                if pulse.expired(spans.ticks) {
                     return;
                 }
                 if quiet && !stopping {
@@ -337,12 +327,10 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
 }
 
 async fn answer<H: Handle>(
-    connection: Arc<Connection<H>>,
+    shared: Arc<Connection<H>>,
     request: Request<Incoming>,
 ) -> Result<Response<H::Body>, Infallible> {
-    connection.pulse.begin();
-    let flight = RequestGuard(connection);
-    let RequestGuard(shared) = &flight;
+    let _in_flight = InFlight::begin(&shared.pulse);
     // HTTP/2 has a frame for it, and no such field.
     let one_by_one = request.version() < Version::HTTP_2;
     let caller = Caller {

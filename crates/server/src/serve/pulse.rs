@@ -38,8 +38,10 @@ pub(crate) struct Pulse {
     in_flight: AtomicU32,
     /// Number of requests with answers held back.
     held: AtomicU32,
-    /// Ticks without a request, and `begun` at the last tick.
-    quiet: AtomicU32,
+    /// Ticks without a request, ticks for which a head has been awaited, and `begun` at the last
+    /// tick. Only the task of the connection writes them.
+    pub(crate) quiet: AtomicU32,
+    head: AtomicU32,
     begun_at_tick: AtomicU32,
     /// Index among the connections of its peer, which only their table writes.
     pub(crate) place: AtomicUsize,
@@ -90,14 +92,16 @@ pub(crate) enum Idle {
     Ticks(u32),
 }
 
-/// The result of reading the notes.
+/// The notes since the last tick.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PulseReading {
-    /// True if bytes went either way since the last look.
+    /// True if bytes went either way.
     pub(crate) moved: bool,
+    /// True if a request has begun.
+    pub(crate) asked: bool,
+    pub(crate) in_flight: bool,
     /// Number of requests begun since the start; wraps.
     pub(crate) begun: u32,
-    pub(crate) in_flight: bool,
 }
 
 /// Numbers of ticks after which a connection is closed.
@@ -107,14 +111,6 @@ pub(crate) struct MaxTicks {
     pub(crate) head: u32,
     /// Without a request.
     pub(crate) idle: u32,
-}
-
-/// State kept from tick to tick.
-#[derive(Debug, Default)]
-pub(crate) struct TickNotes {
-    begun: u32,
-    head: u32,
-    quiet: u32,
 }
 
 impl Pulse {
@@ -169,18 +165,13 @@ impl Pulse {
         Idle::Ticks(self.quiet.load(Ordering::Relaxed))
     }
 
-    /// Notes the findings of a tick for [`idle`](Self::idle).
-    pub(crate) fn note_idle(&self, begun: u32, ticks: u32) {
-        self.begun_at_tick.store(begun, Ordering::Relaxed);
-        self.quiet.store(ticks, Ordering::Relaxed);
-    }
-
     /// Returns true if nothing is on its way in or out, and nothing has been since the last tick.
-    pub(crate) fn is_quiet(&self, ticks: &TickNotes) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         let on_its_way = self.unclaimed.load(Ordering::Relaxed)
             || self.unsent.load(Ordering::Relaxed)
             || self.in_flight.load(Ordering::Relaxed) > 0;
-        !on_its_way && self.begun.load(Ordering::Relaxed) == ticks.begun
+        let begun = self.begun.load(Ordering::Relaxed);
+        !on_its_way && begun == self.begun_at_tick.load(Ordering::Relaxed)
     }
 
     /// Returns true if the client speaks HTTP/2.
@@ -188,39 +179,39 @@ impl Pulse {
         self.h2.load(Ordering::Relaxed)
     }
 
-    /// Returns the events since the last look.
+    /// Reads the notes; called every [`TICK`].
     pub(crate) fn look(&self) -> PulseReading {
+        let begun = self.begun.load(Ordering::Relaxed);
         PulseReading {
             moved: self.moved.swap(false, Ordering::Relaxed),
-            begun: self.begun.load(Ordering::Relaxed),
+            asked: self.begun_at_tick.swap(begun, Ordering::Relaxed) != begun,
             in_flight: self.in_flight.load(Ordering::Relaxed) > 0,
+            begun,
         }
     }
 
     /// Returns true if the connection has been silent too long; called every [`TICK`].
-    pub(crate) fn expired(&self, ticks: &mut TickNotes, max: MaxTicks) -> bool {
-        let moved = self.moved.swap(false, Ordering::Relaxed);
-        let begun = self.begun.load(Ordering::Relaxed);
-        let asked = begun != ticks.begun;
-        ticks.begun = begun;
-        let idle = self.in_flight.load(Ordering::Relaxed) == 0;
-        let h2 = self.is_h2();
+    pub(crate) fn expired(&self, max: MaxTicks) -> bool {
+        let seen = self.look();
+        let count = |ticks: &AtomicU32, goes_on| {
+            let counted = if goes_on {
+                ticks.load(Ordering::Relaxed) + 1
+            } else {
+                0
+            };
+            ticks.store(counted, Ordering::Relaxed);
+            counted
+        };
         // A head is awaited from the first byte, or from the opening of the connection.
-        let awaits_head = begun == 0 || (idle && !h2 && self.unclaimed.load(Ordering::Relaxed));
-        ticks.head = if awaits_head && !asked {
-            ticks.head + 1
+        let has_bytes = !self.is_h2() && self.unclaimed.load(Ordering::Relaxed);
+        let awaits_head = seen.begun == 0 || (!seen.in_flight && has_bytes);
+        let head = count(&self.head, awaits_head && !seen.asked);
+        let (is_alive, most) = if seen.in_flight {
+            (seen.moved || self.holds_back(), STUCK_TICKS)
         } else {
-            0
+            (seen.asked, max.idle)
         };
-        let alive = if idle {
-            asked
-        } else {
-            moved || self.holds_back()
-        };
-        ticks.quiet = if alive { 0 } else { ticks.quiet + 1 };
-        self.note_idle(begun, ticks.quiet);
-        let most = if idle { max.idle } else { STUCK_TICKS };
-        ticks.head >= max.head || ticks.quiet >= most
+        count(&self.quiet, !is_alive) >= most || head >= max.head
     }
 }
 
@@ -251,8 +242,8 @@ mod tests {
     };
 
     /// Returns the tick at which a pulse expires when nothing more happens.
-    fn lives(pulse: &Pulse, ticks: &mut TickNotes) -> u32 {
-        (1..1000).find(|_| pulse.expired(ticks, MAX)).unwrap()
+    fn lives(pulse: &Pulse) -> u32 {
+        (1..1000).find(|_| pulse.expired(MAX)).unwrap()
     }
 
     fn read(pulse: &Pulse) {
@@ -262,73 +253,70 @@ mod tests {
 
     #[test]
     fn a_connection_without_a_request_is_closed_soon() {
-        assert_eq!(
-            lives(&Pulse::default(), &mut TickNotes::default()),
-            HEAD_TICKS
-        );
+        assert_eq!(lives(&Pulse::default()), HEAD_TICKS);
     }
 
     #[test]
     fn a_connection_with_a_slow_head_is_closed_soon() {
-        let (pulse, mut ticks) = (Pulse::default(), TickNotes::default());
+        let pulse = Pulse::default();
         pulse.begin();
         pulse.end();
-        assert!(!pulse.expired(&mut ticks, MAX));
+        assert!(!pulse.expired(MAX));
         read(&pulse);
-        assert!(!pulse.expired(&mut ticks, MAX));
+        assert!(!pulse.expired(MAX));
         read(&pulse);
         assert!(
-            pulse.expired(&mut ticks, MAX),
+            pulse.expired(MAX),
             "bytes alone do not keep the connection open"
         );
     }
 
     #[test]
     fn a_connection_may_idle_after_a_request() {
-        let (pulse, mut ticks) = (Pulse::default(), TickNotes::default());
+        let pulse = Pulse::default();
         pulse.begin();
         pulse.end();
-        assert!(!pulse.expired(&mut ticks, MAX));
-        assert_eq!(lives(&pulse, &mut ticks), IDLE_TICKS);
+        assert!(!pulse.expired(MAX));
+        assert_eq!(lives(&pulse), IDLE_TICKS);
     }
 
     #[test]
     fn a_request_in_flight_stays_open_while_bytes_move() {
-        let (pulse, mut ticks) = (Pulse::default(), TickNotes::default());
+        let pulse = Pulse::default();
         pulse.begin();
         for _ in 0..100 {
             read(&pulse);
-            assert!(!pulse.expired(&mut ticks, MAX));
+            assert!(!pulse.expired(MAX));
         }
-        assert_eq!(lives(&pulse, &mut ticks), STUCK_TICKS);
+        assert_eq!(lives(&pulse), STUCK_TICKS);
         pulse.end();
     }
 
     #[test]
     fn a_delayed_answer_keeps_the_connection_open() {
-        let (pulse, mut ticks) = (Arc::new(Pulse::default()), TickNotes::default());
+        let pulse = Arc::new(Pulse::default());
         pulse.begin();
         let held = pulse.hold_back();
         for _ in 0..10 * IDLE_TICKS {
-            assert!(!pulse.expired(&mut ticks, MAX));
+            assert!(!pulse.expired(MAX));
         }
         drop(held);
-        assert_eq!(lives(&pulse, &mut ticks), STUCK_TICKS);
+        assert_eq!(lives(&pulse), STUCK_TICKS);
         pulse.end();
     }
 
     #[test]
     fn http2_frames_do_not_count_as_heads() {
-        let (pulse, mut ticks) = (Pulse::default(), TickNotes::default());
+        let pulse = Pulse::default();
         pulse.h2.store(true, Ordering::Relaxed);
         pulse.begin();
         pulse.end();
         for _ in 0..IDLE_TICKS {
-            assert!(!pulse.expired(&mut ticks, MAX));
+            assert!(!pulse.expired(MAX));
             read(&pulse);
         }
         assert!(
-            pulse.expired(&mut ticks, MAX),
+            pulse.expired(MAX),
             "pings alone do not keep the connection open"
         );
     }

@@ -12,6 +12,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -191,39 +192,29 @@ enum Sign {
 struct Quiet {
     /// Ticks without a call after which a connection is closed in good order.
     most: u32,
-    begun: u32,
     silent: u32,
-    idle: u32,
 }
 
 impl Quiet {
     fn new(most: u32) -> Self {
-        Self {
-            most,
-            begun: 0,
-            silent: 0,
-            idle: 0,
-        }
+        Self { most, silent: 0 }
     }
 
     /// Called every [`TICK`].
     fn tick(&mut self, pulse: &Pulse) -> Sign {
         let seen = pulse.look();
         self.silent = if seen.moved { 0 } else { self.silent + 1 };
-        let asked = seen.begun != self.begun;
-        self.begun = seen.begun;
-        self.idle = if asked || seen.in_flight {
-            0
-        } else {
-            self.idle + 1
+        let idle = match pulse.quiet.load(Ordering::Relaxed) {
+            _ if seen.asked || seen.in_flight => 0,
+            before => before + 1,
         };
-        pulse.note_idle(seen.begun, self.idle);
-        let never_asked = seen.begun == 0 && self.idle >= FIRST_CALL_TICKS;
+        pulse.quiet.store(idle, Ordering::Relaxed);
+        let never_asked = seen.begun == 0 && idle >= FIRST_CALL_TICKS;
         if self.silent >= DEAD_TICKS || never_asked {
             Sign::Dead
-        } else if self.idle == self.most {
+        } else if idle == self.most {
             Sign::Idle
-        } else if self.idle > self.most + DEAD_TICKS {
+        } else if idle > self.most + DEAD_TICKS {
             Sign::Dead // it was asked to go and does not
         } else if self.silent == PING_TICKS {
             Sign::Silent
