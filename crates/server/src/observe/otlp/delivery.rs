@@ -87,11 +87,8 @@ pub(super) struct Delivery {
     pub(super) counts: Arc<OtlpCounts>,
 }
 
-/// Why an attempt failed.
-struct Failure {
-    why: String,
-    then: Then,
-}
+/// Why an attempt failed, and what follows.
+struct Failure(String, Then);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
@@ -116,7 +113,7 @@ impl Delivery {
         let mut random = SplitMix::seeded();
         let name = signal.name();
         loop {
-            let Failure { why, then } = match self.attempt(signal, body.clone()).await {
+            let Failure(why, then) = match self.attempt(signal, body.clone()).await {
                 Ok(refused) => return Some(refused),
                 Err(failure) => failure,
             };
@@ -136,10 +133,6 @@ impl Delivery {
     }
 
     async fn attempt(&self, signal: OtlpSignal, body: Bytes) -> Result<u64, Failure> {
-        let give_up = |why: String| Failure {
-            why,
-            then: Then::GiveUp,
-        };
         let mut request = self
             .receiver
             .post(signal.path())
@@ -149,13 +142,9 @@ impl Delivery {
             request = request.header(name, value);
         }
         let request = request.body(Full::new(body));
-        let request = request.map_err(|why| give_up(why.to_string()))?;
+        let request = request.map_err(|why| Failure(why.to_string(), Then::GiveUp))?;
         let answer = self.receiver.send(request, MAX_ANSWER_BYTES).await;
-        let again = |why| Failure {
-            why,
-            then: Then::Again,
-        };
-        let answer = answer.map_err(again)?;
+        let answer = answer.map_err(|why| Failure(why, Then::Again))?;
         let status = answer.status();
         if status.is_success() {
             let (refused, why) = signal.refused(answer.body()).unwrap_or_default();
@@ -167,10 +156,8 @@ impl Delivery {
             }
             return Ok(refused);
         }
-        Err(Failure {
-            why: format!("answered {status}"),
-            then: next(status, answer.headers()),
-        })
+        let then = next(status, answer.headers());
+        Err(Failure(format!("answered {status}"), then))
     }
 }
 
