@@ -15,7 +15,7 @@ use ratekeeper_policy::Policy;
 use ratekeeper_policy::config::{OverrideLine, OverridesCsv};
 
 use super::policy_text::{PolicyText, beside};
-use super::reload::{Rejected, Reloaded};
+use super::reload::Rejected;
 use super::replace_file::{Contents, Replaced, replace};
 use crate::admin::key_as_shown;
 use crate::context::ServiceContext;
@@ -124,7 +124,6 @@ impl ServiceContext {
             let edited = change.edit(csv).map_err(|why| failed(&why))?;
             let candidate = Arc::new(text.with_overrides(edited.text.clone()));
             let loaded = self.judge(path, &candidate);
-            let version = self.keeper.policy().version;
             let loaded = loaded.map_err(NotChanged::Rejected)?;
             if let Some(line) = edited.line {
                 self.holds(&loaded.policy, line, &change.line)
@@ -139,21 +138,16 @@ impl ServiceContext {
                 }
                 self.announce(&loaded.policy, change, edited.line);
             }
-            let changed = OverrideChanged {
-                file: file.to_owned(),
+            let file = file.to_owned();
+            seen.last = Some(Arc::clone(&candidate));
+            if candidate != seen.in_force {
+                self.put_in_force(Trigger::Request, candidate, loaded, &mut seen);
+            }
+            return Ok(OverrideChanged {
+                version: self.keeper.policy().version,
+                file,
                 line: edited.line,
                 removed: edited.removed,
-                version,
-            };
-            seen.last = Some(Arc::clone(&candidate));
-            if candidate == seen.in_force {
-                return Ok(changed);
-            }
-            let applied = self.put_in_force(Trigger::Request, candidate, loaded, &mut seen);
-            let (Reloaded::Applied { to, .. } | Reloaded::Unchanged { version: to }) = applied;
-            return Ok(OverrideChanged {
-                version: to,
-                ..changed
             });
         }
         let why = "another program changes the file of overrides all the time";
