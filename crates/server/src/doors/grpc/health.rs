@@ -11,6 +11,7 @@ use ratekeeper_wire::health::{HealthCheckRequest, HealthCheckResponse, HealthLis
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::readiness::Readiness;
 use crate::serve::grpc::{Code, GrpcCall, GrpcStatus};
 
 /// The whole server, the name that Envoy's reference service has, and the service's own.
@@ -22,81 +23,70 @@ const SERVICES: [&str; 3] = [
 /// Maximum number of bytes of a name.
 const MAX_NAME: usize = 1_024;
 
-#[derive(Clone, Debug)]
-pub(crate) struct HealthService {
-    pub(super) ready: watch::Receiver<bool>,
-    pub(super) closing: watch::Receiver<bool>,
-    /// How long the door stays open after the stop.
-    pub(super) linger: Duration,
+/// `Check`
+pub(super) async fn check(readiness: &Readiness, call: GrpcCall) {
+    let check = |message: bytes::Bytes| {
+        let answer = read(&message).and_then(|request| {
+            let is_known = SERVICES.contains(&&*request.service);
+            let answer = is_known.then(|| response(serving(readiness.is_ready())));
+            answer.ok_or_else(|| GrpcStatus::new(Code::NotFound, "no such service"))
+        });
+        std::future::ready(answer)
+    };
+    call.unary(check).await;
 }
 
-impl HealthService {
-    fn status(&self, service: &str) -> Option<ServingStatus> {
-        let known = SERVICES.contains(&service);
-        known.then(|| serving(*self.ready.borrow()))
-    }
+/// `List`
+pub(super) async fn list(readiness: &Readiness, call: GrpcCall) {
+    let list = |_: bytes::Bytes| {
+        let status = serving(readiness.is_ready());
+        let statuses = SERVICES.map(|service| (service.to_owned(), response(status)));
+        let statuses = statuses.into_iter().collect();
+        std::future::ready(Ok(HealthListResponse { statuses }))
+    };
+    call.unary(list).await;
+}
 
-    /// `Check`
-    pub(super) async fn check(self, call: GrpcCall) {
-        let check = |message: bytes::Bytes| {
-            let request = read(&message);
-            let status = request.and_then(|request| {
-                let status = self.status(&request.service);
-                status.ok_or_else(|| GrpcStatus::new(Code::NotFound, "no such service"))
-            });
-            std::future::ready(status.map(response))
+/// `Watch`: sends the status now and after each change, until the caller or the server ends it.
+/// The door stays open for `linger` after `closing`.
+pub(super) async fn watch(
+    readiness: &Readiness,
+    mut closing: watch::Receiver<bool>,
+    linger: Duration,
+    mut call: GrpcCall,
+) {
+    let asked = match call.next_message().await {
+        Ok(Some(message)) => read(&message),
+        Ok(None) => Err(GrpcStatus::new(
+            Code::InvalidArgument,
+            "the call has no message",
+        )),
+        Err(status) => Err(status),
+    };
+    let request = match asked {
+        Ok(request) => request,
+        Err(status) => return call.fail(&status),
+    };
+    let Some(mut answers) = call.answers() else {
+        return;
+    };
+    let known = SERVICES.contains(&&*request.service);
+    let mut ready = readiness.subscribe();
+    loop {
+        let status = match *ready.borrow_and_update() {
+            ready if known => serving(ready),
+            _ => ServingStatus::ServiceUnknown,
         };
-        call.unary(check).await;
-    }
-
-    /// `List`
-    pub(super) async fn list(self, call: GrpcCall) {
-        let list = |_: bytes::Bytes| {
-            let statuses = SERVICES.iter().filter_map(|service| {
-                Some(((*service).to_owned(), response(self.status(service)?)))
-            });
-            let statuses = statuses.collect();
-            std::future::ready(Ok(HealthListResponse { statuses }))
-        };
-        call.unary(list).await;
-    }
-
-    /// `Watch`: sends the status now and after each change, until the caller or the server ends it.
-    pub(super) async fn watch(mut self, mut call: GrpcCall) {
-        let asked = match call.next_message().await {
-            Ok(Some(message)) => read(&message),
-            Ok(None) => Err(GrpcStatus::new(
-                Code::InvalidArgument,
-                "the call has no message",
-            )),
-            Err(status) => Err(status),
-        };
-        let request = match asked {
-            Ok(request) => request,
-            Err(status) => return call.fail(&status),
-        };
-        let Some(mut answers) = call.answers() else {
+        if !answers.send(&response(status)).await {
             return;
-        };
-        let known = SERVICES.contains(&&*request.service);
-        loop {
-            let ready = *self.ready.borrow_and_update();
-            let status = if known {
-                serving(ready)
-            } else {
-                ServingStatus::ServiceUnknown
-            };
-            if !answers.send(&response(status)).await {
-                return;
-            }
-            tokio::select! {
-                changed = self.ready.changed() => if changed.is_err() { break },
-                () = lingered(&mut self.closing, self.linger) => break,
-                () = answers.gone() => return,
-            }
         }
-        answers.end(&GrpcStatus::new(Code::Unavailable, "the server stops"));
+        tokio::select! {
+            changed = ready.changed() => if changed.is_err() { break },
+            () = lingered(&mut closing, linger) => break,
+            () = answers.gone() => return,
+        }
     }
+    answers.end(&GrpcStatus::new(Code::Unavailable, "the server stops"));
 }
 
 /// Returns `linger` after the service begins to stop, so that watchers can learn of it first.

@@ -14,13 +14,14 @@ mod health;
 mod reflection;
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use prost_reflect::DescriptorPool;
 use ratekeeper_policy::Policy;
 use ratekeeper_store::StoreError;
 use ratekeeper_wire::{DESCRIPTORS, MAX_REQUEST_BYTES, WireRefusal};
+use tokio::sync::watch;
 
-use self::health::HealthService;
 use crate::byte_budget::ByteBudget;
 use crate::context::ServiceContext;
 use crate::observe::metrics::{Protocol, RequestResult};
@@ -62,12 +63,9 @@ impl listener::ServeConnection for GrpcDoor {
             pulse, spans, stop, ..
         } = visit;
         let server = Arc::new(ConnectionContext {
-            health: HealthService {
-                ready: self.shared.readiness.subscribe(),
-                closing: stop.clone(),
-                linger: spans.linger,
-            },
             shared: Arc::clone(&self.shared),
+            closing: stop.clone(),
+            linger: spans.linger,
         });
         let stream = Watched::new(visit.stream, Arc::clone(&pulse));
         match &self.tls {
@@ -85,7 +83,9 @@ impl listener::ServeConnection for GrpcDoor {
 #[derive(Debug)]
 struct ConnectionContext {
     shared: Arc<ServiceContext>,
-    health: HealthService,
+    closing: watch::Receiver<bool>,
+    /// How long the door stays open after the stop.
+    linger: Duration,
 }
 
 impl grpc::ServeCalls for ConnectionContext {
@@ -113,10 +113,13 @@ impl grpc::ServeCalls for ConnectionContext {
 impl ConnectionContext {
     /// Serves the calls that tools make about the service.
     async fn serve_tools(&self, call: GrpcCall) {
+        let readiness = &self.shared.readiness;
         match call.path() {
-            "/grpc.health.v1.Health/Check" => self.health.clone().check(call).await,
-            "/grpc.health.v1.Health/List" => self.health.clone().list(call).await,
-            "/grpc.health.v1.Health/Watch" => self.health.clone().watch(call).await,
+            "/grpc.health.v1.Health/Check" => health::check(readiness, call).await,
+            "/grpc.health.v1.Health/List" => health::list(readiness, call).await,
+            "/grpc.health.v1.Health/Watch" => {
+                health::watch(readiness, self.closing.clone(), self.linger, call).await;
+            }
             "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
             | "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" => {
                 reflection::serve(call).await;
