@@ -35,7 +35,7 @@ use ratekeeper_gateway::{
     ClientScheme, ForwardRequest, Forwarded, GatewayClient, RequestIds, Trust, Tunnel,
     X_REQUEST_ID, examine,
 };
-use ratekeeper_policy::ProxySettings;
+use ratekeeper_policy::{ProxySettings, Settings};
 use ratekeeper_store::AnyStore;
 use tokio::time::Instant;
 
@@ -49,6 +49,7 @@ use super::hold;
 use super::{put_fields, put_shadow};
 use crate::StartError;
 use crate::admin::readiness;
+use crate::capacity::Capacity;
 use crate::clock::ServiceClock;
 use crate::context::ServiceContext;
 use crate::observe::denial_log::{LoggedRequest, REQUEST_ID};
@@ -87,11 +88,12 @@ impl ProxyDoor {
     fn of(
         shared: &Arc<ServiceContext>,
         settings: ProxySettings,
-        max_connections: usize,
+        policy: &Settings,
         place: &ProxyPlace,
         before: Option<&Self>,
     ) -> Result<Self, StartError> {
         let (watch, home) = (watch(shared.keeper.clock()), &place.home);
+        let max_connections = Capacity::of(policy, settings.addresses().count()).to_each;
         let kept = before.map(|before| &before.upstreams);
         let upstreams = Upstreams::of(&settings, max_connections, home, kept, &watch)?;
         let kept = before.and_then(|before| before.access.as_ref());

@@ -23,7 +23,6 @@ use tokio::time::timeout;
 use super::ProxyDoor;
 use super::body::ProxyBody;
 use crate::addresses::own_upstream;
-use crate::capacity::Capacity;
 use crate::config::proxy_settings;
 use crate::context::{Reload, ServiceContext};
 use crate::observe::metrics::RequestFault;
@@ -75,7 +74,7 @@ impl ProxyListener {
             return Ok(None);
         };
         let tls = tls_of(&proxy, &place.home)?.map(Arc::new);
-        let door = ProxyDoor::of(shared, proxy, place.to_each(settings), &place, None)?;
+        let door = ProxyDoor::of(shared, proxy, settings, &place, None)?;
         door.show();
         let current = ArcSwap::from_pointee(door);
         let listener = Arc::new(Self {
@@ -99,13 +98,6 @@ impl ProxyPlace {
             None => Ok(proxy),
         }
     }
-
-    /// Returns the maximum number of connections to each address.
-    fn to_each(&self, settings: &Settings) -> usize {
-        let proxy = proxy_settings(&self.upstream, settings);
-        let upstreams = proxy.map_or(0, |proxy| proxy.addresses().count());
-        Capacity::of(settings, upstreams).to_each
-    }
 }
 
 impl Reload for ProxyListener {
@@ -123,8 +115,8 @@ impl Reload for ProxyListener {
         } else {
             None
         };
-        let to_each = self.place.to_each(settings);
-        let door = ProxyDoor::of(&current.shared, proxy, to_each, &self.place, Some(&current))?;
+        let (shared, place) = (&current.shared, &self.place);
+        let door = ProxyDoor::of(shared, proxy, settings, place, Some(&current))?;
         Ok(Box::new(move || {
             if let (Some(own), Some(next)) = (&self.tls, tls) {
                 own.certificates.replace(next.certificates);
