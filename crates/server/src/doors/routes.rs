@@ -118,49 +118,31 @@ impl RouteCall<'_> {
     pub(crate) async fn body(self, max: usize) -> Result<Bytes, Problem> {
         body::read(&self.head.headers, self.body, max, &self.shared.bodies).await
     }
-
-    pub(crate) fn write(&self) -> WriteCall {
-        WriteCall {
-            method: self.head.method.clone(),
-            path: shown(self.head.uri.path()),
-            caller: self.caller.address,
-        }
-    }
 }
 
-/// A call that may change something: its answer is logged in one place, so that none is without a
-/// line. The key is in the query or in the body, which are left out: the events of a change show it
-/// as far as the policy says.
-#[derive(Debug)]
-pub(crate) struct WriteCall {
-    method: Method,
-    path: String,
+/// Awaits the answer to a call that may change something, in which changes are those of the caller.
+/// It is logged in one place, so that none is without a line. The key is in the query or in the
+/// body, which are left out: the events of a change show it as far as the policy says.
+pub(crate) async fn logged(
+    head: &Parts,
     caller: SocketAddr,
-}
-
-impl WriteCall {
-    /// Awaits the answer, in which changes are those of the caller, and writes the line.
-    pub(crate) async fn answered(self, answer: impl Future<Output = CallResult>) -> CallResult {
-        let answered = changes::by(self.caller, answer).await;
-        let status = match &answered {
-            Ok(response) => response.status().as_u16(),
-            Err(problem) => problem.kind.status,
-        };
-        tracing::info!(
-            event = "admin.write",
-            caller = %self.caller,
-            method = self.method.as_str(),
-            path = self.path,
-            status,
-        );
-        answered
-    }
+    answer: impl Future<Output = CallResult>,
+) -> CallResult {
+    let answered = changes::by(caller, answer).await;
+    let status = match &answered {
+        Ok(response) => response.status().as_u16(),
+        Err(problem) => problem.kind.status,
+    };
+    let (method, path) = (head.method.as_str(), shown(head.uri.path()));
+    tracing::info!(event = "admin.write", %caller, method, path, status);
+    answered
 }
 
 /// Makes the table of a listener, and the function that answers a call by it.
 macro_rules! routes {
     (@answer Write $call:ident, $handler:expr) => {
-        $call.write().answered(async move { $handler }).await
+        $crate::doors::routes::logged($call.head, $call.caller.address, async move { $handler })
+            .await
     };
     (@answer $right:ident $call:ident, $handler:expr) => { $handler };
     (
