@@ -45,7 +45,7 @@ struct LinePlace {
     shared: Arc<ServiceContext>,
     charges: Box<[u8]>,
     /// The limit that asks for the longest wait.
-    limit: Option<LimitId>,
+    limit: LimitId,
     number: u64,
     first: Arc<Notify>,
     answer: Answer,
@@ -53,12 +53,14 @@ struct LinePlace {
     end: HoldEnd,
 }
 
-/// Takes a place in line for a request that its limits let pass later; refuses it if too many
+/// Takes a place in line for a request that `limit` lets pass after `delay`; refuses it if too many
 /// requests wait.
-async fn join(shared: &Arc<ServiceContext>, answer: Answer) -> Result<LinePlace, Answer> {
-    let delayed_by = answer.delayed_by();
-    let delay = delayed_by.map_or(Nanos::ZERO, |(_, wait)| wait);
-    let limit = delayed_by.map(|(by, _)| by.rule.limit.id);
+async fn join(
+    shared: &Arc<ServiceContext>,
+    answer: Answer,
+    limit: LimitId,
+    delay: Nanos,
+) -> Result<LinePlace, Answer> {
     let hold = &shared.hold;
     let now = shared.now();
     let charges = charges_of(&answer);
@@ -69,9 +71,7 @@ async fn join(shared: &Arc<ServiceContext>, answer: Answer) -> Result<LinePlace,
             None
         } else {
             lines.held += 1;
-            if let Some(limit) = limit {
-                *lines.by_limit.entry(limit).or_default() += 1;
-            }
+            *lines.by_limit.entry(limit).or_default() += 1;
             lines.next += 1;
             let number = lines.next;
             let line = lines.by_charges.entry(charges.clone()).or_default();
@@ -114,13 +114,14 @@ pub(super) async fn hold_back(
     request: LoggedRequest<'_>,
     answer: &mut Answer,
 ) {
-    if !answer.allowed() || answer.delay() == Nanos::ZERO {
-        shared.record(protocol, request, answer);
-        return;
-    }
+    let delayed_by = answer.delayed_by().filter(|_| answer.allowed());
+    let Some((by, delay)) = delayed_by.filter(|(_, wait)| *wait > Nanos::ZERO) else {
+        return shared.record(protocol, request, answer);
+    };
+    let limit = by.rule.limit.id;
     // Boxed apart from the connection, because most requests need no wait.
     Box::pin(async {
-        match join(shared, answer.clone()).await {
+        match join(shared, answer.clone(), limit, delay).await {
             Err(refused) => {
                 shared.record(protocol, request, &refused);
                 *answer = refused;
@@ -181,9 +182,7 @@ impl Drop for LinePlace {
             let mut guard = shared.hold.lines.lock();
             let lines = &mut *guard;
             lines.held -= 1;
-            if let Some(limit) = self.limit
-                && let Entry::Occupied(mut length) = lines.by_limit.entry(limit)
-            {
+            if let Entry::Occupied(mut length) = lines.by_limit.entry(self.limit) {
                 *length.get_mut() -= 1;
                 if *length.get() == 0 {
                     length.remove();
