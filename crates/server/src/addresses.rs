@@ -47,11 +47,6 @@ impl<T> Doors<T> {
         all.into_iter()
             .filter_map(|door| Some((door, self.of(door)?)))
     }
-
-    fn map<U>(&self, value: impl Fn(&T) -> Option<U>) -> Doors<U> {
-        let value = |it: &Option<T>| it.as_ref().and_then(&value);
-        Doors(self.0.each_ref().map(value))
-    }
 }
 
 /// Returns the listeners that the policy does not decide.
@@ -202,7 +197,8 @@ impl DoorListener {
 impl Doors<DoorListener> {
     /// Returns the addresses in use.
     pub(crate) fn addresses(&self) -> Doors<DoorAddress> {
-        self.map(|listener| DoorAddress::of(&listener.socket))
+        let address = |it: &Option<DoorListener>| DoorAddress::of(&it.as_ref()?.socket);
+        Doors(self.0.each_ref().map(address))
     }
 }
 

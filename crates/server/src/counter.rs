@@ -33,23 +33,19 @@ impl Counter {
 pub(crate) struct LogGate {
     /// The second of the last line, from 1; 0 if there is none yet.
     second: AtomicU64,
-    suppressed: AtomicU64,
+    suppressed: Counter,
 }
 
 impl LogGate {
     /// Returns the number of lines suppressed since the last one, if one may be written now.
     pub(crate) fn opens(&self, now: Time) -> Option<u64> {
         let second = now.as_nanos() / 1_000_000_000 + 1;
-        let last = self.second.load(Ordering::Relaxed);
-        let won = second > last
-            && self
-                .second
-                .compare_exchange(last, second, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
-        if won {
-            return Some(self.suppressed.swap(0, Ordering::Relaxed));
+        let last = &self.second;
+        let is_new = last.load(Ordering::Relaxed) < second; // most lines write nothing here
+        if is_new && last.fetch_max(second, Ordering::Relaxed) < second {
+            return Some(self.suppressed.take());
         }
-        self.suppressed.fetch_add(1, Ordering::Relaxed);
+        self.suppressed.add(1);
         None
     }
 }

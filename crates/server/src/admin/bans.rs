@@ -33,8 +33,7 @@ pub(super) async fn list(shared: &ServiceContext, query: &str) -> CallResult {
             keyless(shared.keeper.store(), rule, now).await?
         }
         AnyStore::Redis(redis) => {
-            let limits = numbers(rule, rule.variants.numbers()).map(|(limit, _)| limit);
-            let limits: Vec<_> = limits.collect();
+            let limits: Vec<_> = rule.limits().collect();
             let page = redis.main().bans(&limits, from.as_ref(), top, now).await;
             page.map_err(doors::store_down)?
         }
@@ -109,7 +108,7 @@ fn as_shown(shared: &ServiceContext, rule: &Rule, mut listed: BanPage, how: Reve
 /// The longest bans.
 fn in_memory(memory: &MemoryStore, rule: &Rule, top: usize, now: Time) -> BanPage {
     let mut entries = Vec::new();
-    for (limit, _) in numbers(rule, rule.variants.numbers()) {
+    for limit in rule.limits() {
         entries.extend(memory.bans(limit, top, now));
         // One after the other, so that no more than twice the keys are held.
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.decision.verdict.retry_after()));
@@ -128,7 +127,7 @@ fn in_memory(memory: &MemoryStore, rule: &Rule, top: usize, now: Time) -> BanPag
 /// The bans of a limit for all requests together: one for each of its numbers at most.
 async fn keyless(store: &AnyStore, rule: &Rule, now: Time) -> Result<BanPage, Problem> {
     let mut bans = Vec::new();
-    for (limit, _) in numbers(rule, rule.variants.numbers()) {
+    for limit in rule.limits() {
         let key = Vec::new();
         let decision = shared_key(store, limit, Key::from_bytes(&key), now).await?;
         if let Some(decision) = decision.filter(|decision| decision.verdict.is_ban()) {

@@ -179,13 +179,10 @@ fn is_loopback(host: &str) -> bool {
 /// Refuses the requests that RFC 9112 says to refuse: HTTP/1.1 without a `Host`, and any with
 /// several.
 pub(crate) fn one_host(head: &Parts) -> Result<(), Problem> {
-    let mut hosts = head.headers.get_all(header::HOST).iter();
-    let (first, second) = (hosts.next(), hosts.next());
-    let fits = second.is_none() && (first.is_some() || head.version != Version::HTTP_11);
-    if fits {
+    let count = head.headers.get_all(header::HOST).iter().count();
+    if count == 1 || (count == 0 && head.version != Version::HTTP_11) {
         return Ok(());
     }
-    let count = head.headers.get_all(header::HOST).iter().count();
     let detail = format!("the request has {count} `Host` lines; expected exactly one");
     Err(Problem::new(AMBIGUOUS, detail))
 }

@@ -22,7 +22,8 @@ pub(super) async fn acquire(
     status: StatusChoice,
 ) -> CallResult {
     let check = request::check(&body)?;
-    let answer = ask(shared, &check, CheckCall::Acquire(new_lease()?)).await?;
+    let lease = new_nonce().ok_or_else(|| Problem::new(STORE_DOWN, "try again later"))?;
+    let answer = ask(shared, &check, CheckCall::Acquire(lease)).await?;
     let id = check.request_id();
     shared.record(Protocol::Http, check.logged(id.as_ref()), &answer);
     let mut response = json(status.of(&answer), answer::acquired(&answer));
@@ -42,11 +43,6 @@ pub(super) async fn renew(shared: &ServiceContext, body: Bytes) -> CallResult {
     let permits = request::permits(&body)?;
     let ends = shared.keeper.renew(&permits).await.map_err(store_down)?;
     Ok(json(StatusCode::OK, answer::renewed(&permits, &ends)))
-}
-
-/// Returns a name that cannot be guessed.
-fn new_lease() -> Result<LeaseId, Problem> {
-    new_nonce().ok_or_else(|| Problem::new(STORE_DOWN, "try again later"))
 }
 
 /// Returns a number that cannot be guessed; `None`, with a line in the log, if the system has none.

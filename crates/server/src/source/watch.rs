@@ -173,11 +173,8 @@ impl Directories {
 
 /// Returns true if an event can mean other bytes. Our own reading of the file is an event too.
 fn changes(kind: EventKind) -> bool {
-    match kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
-        EventKind::Access(_) => false,
-        _ => true,
-    }
+    const WRITTEN: EventKind = EventKind::Access(AccessKind::Close(AccessMode::Write));
+    !kind.is_access() || kind == WRITTEN
 }
 
 /// Returns every directory that holds the file or a symlink on the way to it.

@@ -260,12 +260,11 @@ impl LogFile {
     fn is_at_its_path(&self) -> bool {
         let place = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
         let found = std::fs::metadata(&self.path).map(place);
-        found.is_ok_and(|found| {
-            self.file
-                .metadata()
-                .map(place)
-                .is_ok_and(|own| own == found)
-        })
+        let own = self.file.metadata().map(place);
+        found
+            .ok()
+            .zip(own.ok())
+            .is_some_and(|(found, own)| found == own)
     }
 }
 
