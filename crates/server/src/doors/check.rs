@@ -238,11 +238,9 @@ pub(super) async fn ask(
     entries.extend(fields.map(|entry| (&*entry.key, &*entry.value)));
     let names: SmallVec<[&str; 4]> = check.names().map(|name| &**name).collect();
     let (path, query) = facts::target(&request.path, &request.query);
-    let host = facts::host(&request.host);
     let facts = Facts {
-        routes: &[],
         method: &request.method,
-        host: &host,
+        host: &request.host,
         path,
         query,
         ip: request
@@ -251,17 +249,15 @@ pub(super) async fn ask(
         country: request
             .ip
             .and_then(|peer| policy.stated_country(peer, &headers)),
-        network: None,
         headers: &headers,
         cost: check.cost,
         attributes: &attributes,
-        body: None,
-        claims: None,
         descriptor: asked.map(|asked| Descriptor {
             domain: &asked.domain,
             entries: &entries,
             instead: None,
         }),
+        ..Facts::default()
     };
     let scope = match check.limits {
         None => Scope::All,

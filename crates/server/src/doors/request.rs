@@ -63,7 +63,6 @@ pub(super) struct CheckRequest<'a> {
     pub(super) ip: Option<IpAddr>,
     #[serde(default, borrow, deserialize_with = "null_as_default")]
     pub(super) query: BodyText<'a>,
-    /// Names in lower case.
     #[serde(default, borrow, deserialize_with = "headers")]
     pub(super) headers: Pairs<'a>,
 }
@@ -139,7 +138,7 @@ impl<'a> Check<'a> {
     /// Returns the header field with the id of the request.
     pub(super) fn request_id(&self) -> Option<(&str, &[u8])> {
         let mut headers = self.request.headers.iter();
-        let found = headers.find(|(name, _)| **name == *REQUEST_ID);
+        let found = headers.find(|(name, _)| name.eq_ignore_ascii_case(REQUEST_ID));
         found.map(|(_, value)| (REQUEST_ID, value.as_bytes()))
     }
 

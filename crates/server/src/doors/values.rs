@@ -214,7 +214,7 @@ pub(crate) fn attributes<'a, D: Deserializer<'a>>(json: D) -> Result<Pairs<'a>, 
     json.deserialize_any(PairsOf::Attributes)
 }
 
-/// Reads `request.headers`; their names become lower case.
+/// Reads `request.headers`.
 pub(crate) fn headers<'a, D: Deserializer<'a>>(json: D) -> Result<Pairs<'a>, D::Error> {
     json.deserialize_any(PairsOf::Headers)
 }
@@ -244,10 +244,7 @@ impl<'a> Visitor<'a> for PairsOf {
     }
     fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<Pairs<'a>, M::Error> {
         let mut pairs = Pairs::new();
-        while let Some(mut name) = map.next_key::<BodyText<'a>>()? {
-            if self == Self::Headers && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-                name.0.to_mut().make_ascii_lowercase();
-            }
+        while let Some(name) = map.next_key::<BodyText<'a>>()? {
             // A header may stand on several lines; an attribute has one value.
             if self == Self::Attributes && pairs.iter().any(|(known, _)| *known == name) {
                 let name = shown(&name);
