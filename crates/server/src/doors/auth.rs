@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
-use ratekeeper::{Answer, Scope};
+use ratekeeper::{Answer, Scope, tower};
 use ratekeeper_core::Nanos;
 use ratekeeper_policy::Facts;
 use smallvec::SmallVec;
@@ -168,7 +168,7 @@ impl<'a> Original<'a> {
     fn at(parts: &'a Parts, path: &'a str, query: Option<&'a str>) -> Self {
         Self {
             method: Cow::Borrowed(parts.method.as_str()),
-            host: own_host(parts),
+            host: host(tower::target(parts).host),
             path: Cow::Borrowed(path),
             query: Cow::Borrowed(query.unwrap_or_default()),
         }
@@ -261,13 +261,6 @@ fn same<'a>(
         }
         _ => Ok(value.or(other)),
     }
-}
-
-fn own_host(parts: &Parts) -> Cow<'_, str> {
-    let stated = parts.headers.get(header::HOST);
-    let stated = stated.and_then(|value| value.to_str().ok());
-    let authority = parts.uri.authority().map(http::uri::Authority::as_str);
-    host(authority.or(stated).unwrap_or_default())
 }
 
 fn respond(answer: &Answer, options: AuthOptions) -> Response<Reply> {
@@ -391,6 +384,8 @@ mod tests {
         check("/v1/auth/", &[host], ["GET", "own", "/", ""]);
         // no proxy
         check("/v1/auth", &[host], ["GET", "own", "/v1/auth", ""]);
+        let absolute = "http://user:password@own:8080/v1/auth";
+        check(absolute, &[host], ["GET", "own", "/v1/auth", ""]);
     }
 
     #[test]
