@@ -2,7 +2,7 @@
 //!
 //! Verbs always write colour; the stream removes it where necessary.
 
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use anstream::{AutoStream, stderr, stdout};
@@ -81,32 +81,9 @@ impl Output {
     }
 }
 
-/// Bytes per write.
-const BLOCK: usize = 64 << 10;
-
-/// Writes data without colour to stdout, in blocks of 64 KiB or at [`BlockWriter::flush`].
-pub(crate) struct BlockWriter(BufWriter<StdoutLock<'static>>);
-
-impl BlockWriter {
-    pub(crate) fn new() -> Self {
-        Self(BufWriter::with_capacity(BLOCK, io::stdout().lock()))
-    }
-
-    /// # Errors
-    /// As [`Output::line`].
-    pub(crate) fn write(&mut self, data: &[u8]) -> Result<()> {
-        written(self.0.write_all(data))
-    }
-
-    /// # Errors
-    /// As [`Output::line`].
-    pub(crate) fn flush(&mut self) -> Result<()> {
-        written(self.0.flush())
-    }
-}
-
-/// Ignores a closed pipe, because a reader may stop early.
-fn written(result: io::Result<()>) -> Result<()> {
+/// Returns an error if data could not be written, but ignores a closed pipe, because a reader may
+/// stop early.
+pub(crate) fn written(result: io::Result<()>) -> Result<()> {
     match result {
         Err(why) if why.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(format!(
             "cannot write to standard output: {why}"

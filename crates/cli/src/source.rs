@@ -136,21 +136,12 @@ fn missing(path: &Path) -> Failure {
 /// Returns a policy file beside `path` with a similar name.
 fn near_file(path: &Path) -> Option<PathBuf> {
     let directory = path.parent().unwrap_or(Path::new(""));
-    let listed = if directory == Path::new("") {
-        Path::new(".")
-    } else {
-        directory
-    };
     let wanted = path.file_name()?.to_str()?;
+    let listed = Path::new(".").join(directory);
     let names = std::fs::read_dir(listed).ok()?.take(MAX_LISTED);
-    let names: Vec<String> = names
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| {
-            Path::new(name)
-                .extension()
-                .is_some_and(|kind| kind == "toml")
-        })
-        .collect();
+    let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let is_policy = |name: &String| Path::new(name).extension() == Some("toml".as_ref());
+    let names: Vec<String> = names.filter(is_policy).collect();
     let near = crate::words::near(wanted, names.iter().map(String::as_str))?;
     Some(directory.join(near))
 }

@@ -12,7 +12,7 @@ mod answer;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write as _};
 
 use foldhash::fast::RandomState;
 use ratekeeper_core::{Algorithm as _, Nanos, Origin, Permits, Quota, Time};
@@ -22,10 +22,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Number;
 
 use super::subject::{self, Subject};
-use crate::output::BlockWriter;
+use crate::output::written;
 use crate::{Failure, Result, words};
 
-/// Bytes of input per read.
+/// Bytes per read, and per write.
 const BLOCK: usize = 64 << 10;
 /// Maximum length of a line, in bytes; the longest is a limit in words and a key.
 const MAX_LINE: usize = 16 << 10;
@@ -48,11 +48,11 @@ pub(crate) fn answer(input: impl Read, subject: Subject, origin: Origin) -> Resu
     };
     let mut tally = LineTally::default();
     let mut lines = InputLines::new(input);
-    let mut output = BlockWriter::new();
+    let mut output = BufWriter::with_capacity(BLOCK, io::stdout().lock());
     let mut text = Vec::new();
     loop {
         if !lines.is_ready() {
-            output.flush()?;
+            written(output.flush())?;
         }
         let Some(line) = lines.next()? else {
             break;
@@ -69,9 +69,9 @@ pub(crate) fn answer(input: impl Read, subject: Subject, origin: Origin) -> Resu
             answer::write_error(&error, tally.lines, &mut text);
         }
         text.push(b'\n');
-        output.write(&text)?;
+        written(output.write_all(&text))?;
     }
-    output.flush()?;
+    written(output.flush())?;
     Ok(tally)
 }
 

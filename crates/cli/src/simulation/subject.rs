@@ -141,49 +141,42 @@ fn is_words(text: &str) -> bool {
 /// Returns the first finding.
 pub(crate) fn in_words(words: &str, algorithm: Option<&str>, origin: Origin) -> Result<Subject> {
     let document = document(words, algorithm)?;
+    let not_one = || Failure::new(format!("`{words}` is not one limit"));
     let loaded = config::parse(&document, Context::from(origin)).map_err(|findings| {
-        let first = findings.first();
-        let failure = Failure::new(match first {
-            Some(finding) => format!("`{words}`: {}", finding.message),
-            None => format!("`{words}` is not a limit"),
-        });
-        match first.map(|finding| (&finding.help, &finding.label)) {
-            Some((Some(help), _)) => failure.hint(help),
-            Some((None, label)) if !label.is_empty() => failure.hint(label),
-            _ => failure,
+        let Some(first) = findings.into_iter().next() else {
+            return not_one();
+        };
+        let label = Some(first.label).filter(|label| !label.is_empty());
+        Failure {
+            hint: first.help.or(label),
+            ..Failure::new(format!("`{words}`: {}", first.message))
         }
     })?;
-    let rule = loaded.policy.rule(NAME);
-    if rule.is_some_and(|rule| rule.active.is_some()) {
+    let rule = loaded.policy.rule(NAME).ok_or_else(not_one)?;
+    if rule.active.is_some() {
         return Err(
             Failure::new(format!("`{words}`: `active` is not simulated"))
                 .hint("leave `active` out: a simulation plays the limit at all times"),
         );
     }
-    let mut subject = rule.map(Subject::of).ok_or_else(|| not_one(words))?;
     if loaded.policy.rules.len() != 1 {
-        return Err(not_one(words));
+        return Err(not_one());
     }
-    subject.name = subject.algorithm.name().into();
-    Ok(subject)
-}
-
-fn not_one(words: &str) -> Failure {
-    Failure::new(format!("`{words}` is not one limit"))
+    Ok(Subject {
+        name: rule.limit.algorithm.name().into(),
+        ..Subject::of(rule)
+    })
 }
 
 /// Returns the text of a policy with this one limit.
 fn document(words: &str, algorithm: Option<&str>) -> Result<String> {
-    if words.len() > MAX_WORDS || algorithm.is_some_and(|text| text.len() > MAX_WORDS) {
+    let texts = [words, algorithm.unwrap_or_default()];
+    if texts.iter().any(|text| text.len() > MAX_WORDS) {
         return Err(Failure::new(format!(
             "the text of a limit must be at most {MAX_WORDS} bytes"
         )));
     }
-    if words
-        .chars()
-        .chain(algorithm.unwrap_or_default().chars())
-        .any(char::is_control)
-    {
+    if texts.concat().contains(char::is_control) {
         return Err(Failure::new(
             "the text of a limit must be one line of printable characters",
         ));
