@@ -200,7 +200,12 @@ impl Question<'_> {
             return "mode = \"off\"".into();
         }
         if rule.is_for_descriptors() != self.facts.descriptor.is_some() {
-            return limits::kind(rule).into();
+            let kind = if rule.is_for_descriptors() {
+                "it is for descriptors"
+            } else {
+                "it is for requests, not for descriptors"
+            };
+            return kind.into();
         }
         if let Some(names) = self.facts.descriptor.filter(|asked| !rule.names_all(asked)) {
             let keys: Vec<_> = names.entries.iter().map(|(key, _)| *key).collect();

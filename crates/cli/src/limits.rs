@@ -156,9 +156,8 @@ pub(crate) fn at_least(rule: &Rule) -> String {
     if rule.is_balance() {
         return "every request, until the balance is spent".into();
     }
-    let (share, ones) = (rule.least_served(), rule.cost == Cost::Fixed(Permits::ONE));
-    let ones = ones || rule.cost == Cost::Request;
-    let served = match share {
+    let ones = matches!(rule.cost, Cost::Request | Cost::Fixed(Permits::ONE));
+    let served = match rule.least_served() {
         Share::ALL => "every request".to_owned(),
         Share::NONE => {
             return "no share is certain, because refused requests count as well: a client that \
@@ -166,11 +165,9 @@ pub(crate) fn at_least(rule: &Rule) -> String {
                 .into();
         }
         share => {
-            let (served, of) = (words::count(share.served()), words::count(share.of()));
-            format!(
-                "{served} of {of} requests{}",
-                if ones { "" } else { " of cost 1" }
-            )
+            let [served, of] = [share.served(), share.of()].map(words::count);
+            let cost = if ones { "" } else { " of cost 1" };
+            format!("{served} of {of} requests{cost}")
         }
     };
     let ordinary = rule.ordinary().get();
@@ -287,15 +284,9 @@ pub(crate) fn together(policy: &Policy, rule: &Rule, together: &Together) -> Str
                 key.replace(" + ", " and ")
             ),
         };
-        let granted = if other.is_balance() {
-            " and what is granted to it"
-        } else {
-            ""
-        };
-        Some(format!(
-            "{} by {name}{granted}{shared}",
-            amount(other, *most)
-        ))
+        let granted = other.is_balance().then_some(" and what is granted to it");
+        let (most, granted) = (amount(other, *most), granted.unwrap_or_default());
+        Some(format!("{most} by {name}{granted}{shared}"))
     };
     let parts: Vec<_> = together.parts.iter().filter_map(part).collect();
     format!(
@@ -353,15 +344,6 @@ pub(crate) fn exemption(exemption: &Exemption) -> String {
     match exemption.reason.as_str() {
         "" => fields(&exemption.matcher),
         reason => reason.to_owned(),
-    }
-}
-
-/// Returns the kind of requests that a limit is for.
-pub(crate) fn kind(rule: &Rule) -> &'static str {
-    if rule.is_for_descriptors() {
-        "it is for descriptors"
-    } else {
-        "it is for requests, not for descriptors"
     }
 }
 

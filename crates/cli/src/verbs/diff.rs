@@ -103,9 +103,8 @@ impl DiffArgs {
         let none = Fields::new();
         let mut tables = changes(&written.map(|it| it.tables), &[&none, &none]);
         let files = sources[0].files.that_differ(&sources[1].files);
-        let files =
-            files.map(|name| (name.to_owned(), Some("old".into()), Some("new text".into())));
-        let files: Vec<FieldChange> = files.collect();
+        let change = |name: &str| (name.to_owned(), Some("old".into()), Some("new text".into()));
+        let files: Vec<FieldChange> = files.map(change).collect();
         if !files.is_empty() {
             tables.insert("files".into(), files);
         }
@@ -243,20 +242,14 @@ fn limits(policy: &Policy) -> Fields {
         let told = parts(policy, rule, WallTime::UNKNOWN).0.into_iter();
         // These words describe a moment, and only count overrides.
         let told = told.filter(|(label, _)| !["active", "overrides"].contains(label));
+        let outage = format!("{:?}", rule.limit.outage).to_lowercase();
+        let active = rule.active.as_ref().map(ToString::to_string);
         let own = [
             ("mode", rule.mode.word().to_owned()),
             ("status", rule.refusal.status.to_string()),
             ("overrides", overrides(rule)),
-            (
-                "on_store_error",
-                format!("{:?}", rule.limit.outage).to_lowercase(),
-            ),
-            (
-                "active",
-                rule.active
-                    .as_ref()
-                    .map_or(String::new(), ToString::to_string),
-            ),
+            ("on_store_error", outage),
+            ("active", active.unwrap_or_default()),
         ];
         for (label, text) in told.chain(own).filter(|(_, text)| !text.is_empty()) {
             let field: &mut String = fields.entry(label.to_owned()).or_default();
@@ -272,13 +265,12 @@ fn limits(policy: &Policy) -> Fields {
 fn overrides(rule: &Rule) -> String {
     let mut keys: BTreeMap<String, usize> = BTreeMap::new();
     for found in rule.variants.overrides() {
-        let until = found
-            .until_unix_nanos
-            .map(|nanos| words::day(nanos / 1_000_000_000));
-        let until = until.map_or(String::new(), |day| format!(" until {day}"));
-        *keys
-            .entry(format!("{}{until}", allowance(rule, found.allowance)))
-            .or_default() += 1;
+        let mut text = allowance(rule, found.allowance).to_owned();
+        if let Some(nanos) = found.until_unix_nanos {
+            text += " until ";
+            text += &words::day(nanos / 1_000_000_000);
+        }
+        *keys.entry(text).or_default() += 1;
     }
     let each = keys
         .iter()
