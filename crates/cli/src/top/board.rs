@@ -97,19 +97,3 @@ impl Board {
 fn at_ms<'de, D: Deserializer<'de>>(json: D) -> Result<u64, D::Error> {
     Ok(millis(&String::deserialize(json)?).unwrap_or_default())
 }
-
-#[cfg(test)]
-impl TopRequest {
-    /// Returns the request of a call without options.
-    pub(super) fn usual() -> Self {
-        Self {
-            limit: None,
-            server: AdminArgs {
-                server: String::new(),
-            },
-            by: "denied".into(),
-            window: "1m".into(),
-            count: 20,
-        }
-    }
-}

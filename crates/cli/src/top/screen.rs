@@ -92,11 +92,25 @@ impl Screen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::AdminArgs;
     use crate::top::row::BoardRow;
+
+    /// Returns the screen of a call without options.
+    pub(super) fn usual() -> Screen {
+        Screen::new(TopRequest {
+            limit: None,
+            server: AdminArgs {
+                server: String::new(),
+            },
+            by: "denied".into(),
+            window: "1m".into(),
+            count: 20,
+        })
+    }
 
     #[test]
     fn arrows_select_a_limit_within_the_list() {
-        let mut screen = Screen::new(TopRequest::usual());
+        let mut screen = usual();
         let row = |name: &str| BoardRow {
             name: name.into(),
             ..BoardRow::default()

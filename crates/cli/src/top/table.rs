@@ -16,7 +16,7 @@ pub(super) const WIDE: usize = 120;
 /// Returns the limits and the keys, as `--once` prints them.
 pub(crate) fn table(board: &Board) -> Vec<String> {
     let mut lines = vec![LIMIT_HEAD.to_owned()];
-    lines.extend(board.limits.iter().map(|row| limit_line(row, row.rate())));
+    lines.extend(board.limits.iter().map(limit_line));
     if board.more > 0 {
         let more = words::counted(board.more, "limit");
         lines.push(format!("and {more} more"));
@@ -63,9 +63,9 @@ pub(super) fn key_head(limit: &str, reading: &str) -> String {
     format!("{key:KEY_WIDTH$} HITS/MIN   DENIED    ERR  NOTE")
 }
 
-/// Returns a limit with that number of requests a second.
-fn limit_line(row: &BoardRow, rate: f64) -> String {
-    let name = clipped(&row.name, 14);
+/// Returns a limit with its number of requests a second in the window.
+fn limit_line(row: &BoardRow) -> String {
+    let (name, rate) = (clipped(&row.name, 14), row.rate());
     let line = format!(
         "{name:14} {:7} {rate:>8.1} {:>8} {:>5.1} % {:>6}  {}",
         row.mode,

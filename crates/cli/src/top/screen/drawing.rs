@@ -81,17 +81,14 @@ impl Screen {
     fn totals(&self) -> String {
         let [mut all, mut denied, mut shadow, mut near] = [0.0; 4];
         for row in &self.board.limits {
-            let [decided, refused, close] = self
-                .rates
-                .get(&row.name)
-                .map_or([0.0; 3], |trend| trend.rates);
+            let trend = self.rates.get(&row.name);
+            let [decided, refused, close] = trend.map_or([0.0; 3], |trend| trend.rates);
             all += decided;
             near += close;
-            *(if row.mode == "shadow" {
-                &mut shadow
-            } else {
-                &mut denied
-            }) += refused;
+            match row.mode.as_str() {
+                "shadow" => shadow += refused,
+                _ => denied += refused,
+            }
         }
         let percent = |part: f64| part * 100.0 / all.max(1.0);
         format!(
@@ -141,12 +138,12 @@ fn since(row: &KeyRow, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::board::TopRequest;
     use crate::top::row::{Count, RefusedKey};
+    use crate::top::screen::tests::usual;
 
     #[test]
     fn rows_fit_their_columns_on_a_small_screen() {
-        let mut screen = Screen::new(TopRequest::usual());
+        let mut screen = usual();
         screen.board = Board {
             at_ms: 1_767_225_600_000, // 2026-01-01T00:00:00Z
             by_minute: true,
