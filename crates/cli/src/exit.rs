@@ -66,6 +66,18 @@ impl Failure {
         self.message.lines().next().unwrap_or_default()
     }
 
+    /// Adds the name that was probably meant as a hint, or other advice if no name is near.
+    pub(crate) fn meant(
+        self,
+        near: Option<impl fmt::Display>,
+        otherwise: impl fmt::Display,
+    ) -> Self {
+        match near {
+            Some(near) => self.hint(format!("did you mean `{near}`?")),
+            None => self.hint(otherwise),
+        }
+    }
+
     pub(crate) fn hint(self, hint: impl fmt::Display) -> Self {
         let hint = Some(hint.to_string());
         Self { hint, ..self }

@@ -16,15 +16,10 @@ use crate::{Failure, Output, Result, words};
 /// Returns an error without such a limit; it shows the near spelling, or all names.
 pub(crate) fn named<'a>(policy: &'a Policy, name: &str) -> Result<&'a Rule> {
     policy.rule(name).ok_or_else(|| {
-        let names = || policy.rules.iter().map(|rule| &*rule.limit.name);
-        let failure = Failure::new(format!("there is no limit `{name}` in the policy"));
-        match words::near(name, names()) {
-            Some(near) => failure.hint(format!("did you mean `{near}`?")),
-            None => failure.hint(format!(
-                "write one of {}",
-                names().collect::<Vec<_>>().join(", ")
-            )),
-        }
+        let names: Vec<&str> = policy.rules.iter().map(|rule| &*rule.limit.name).collect();
+        let near = words::near(name, names.iter().copied());
+        Failure::new(format!("there is no limit `{name}` in the policy"))
+            .meant(near, format!("write one of {}", names.join(", ")))
     })
 }
 

@@ -370,8 +370,8 @@ fn unknown_part(part: &str) -> Failure {
     let failure = Failure::new(format!("unknown part `{part}`"));
     match words::near(kind, PARTS.into_iter()) {
         Some(near) if near == part => failure.hint(format!("add a name: {part}NAME=VALUE")),
-        Some(near) => failure.hint(format!("did you mean `{near}`?")),
-        None => failure.hint(
+        near => failure.meant(
+            near,
             "write one of ip, method, path, host, query, header:X, query:X, cookie:X, attr:X, \
              form:X, json:/X, bearer, api_key",
         ),

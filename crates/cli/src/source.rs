@@ -126,11 +126,10 @@ impl PolicySource {
 }
 
 fn missing(path: &Path) -> Failure {
-    let failure = Failure::new(format!("there is no file `{}`", path.display()));
-    match near_file(path) {
-        Some(near) => failure.hint(format!("did you mean `{}`?", near.display())),
-        None => failure.hint("write a commented policy to start from with `ratekeeper init`"),
-    }
+    Failure::new(format!("there is no file `{}`", path.display())).meant(
+        near_file(path).as_deref().map(Path::display),
+        "write a commented policy to start from with `ratekeeper init`",
+    )
 }
 
 /// Returns a policy file beside `path` with a similar name.
@@ -150,13 +149,11 @@ fn near_file(path: &Path) -> Option<PathBuf> {
 const MAX_LISTED: usize = 1_000;
 
 fn directory(path: &Path) -> Failure {
-    let failure = Failure::new(format!("`{}` is a directory", path.display()));
-    let inside = path.join(DEFAULT_FILE);
-    if inside.is_file() {
-        failure.hint(format!("did you mean `{}`?", inside.display()))
-    } else {
-        failure.hint("name the policy file itself")
-    }
+    let inside = Some(path.join(DEFAULT_FILE)).filter(|inside| inside.is_file());
+    Failure::new(format!("`{}` is a directory", path.display())).meant(
+        inside.as_deref().map(Path::display),
+        "name the policy file itself",
+    )
 }
 
 fn not_utf8(name: &str, error: &std::string::FromUtf8Error) -> Failure {
