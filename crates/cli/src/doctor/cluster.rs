@@ -2,17 +2,18 @@
 
 use std::ops::RangeInclusive;
 
+use ratekeeper_policy::RedisSettings;
 use ratekeeper_store::ClusterNode;
 
-use super::{DoctorNode, Expected, Judgement, reach};
+use super::{DoctorNode, Judgement, reach};
 use crate::words;
 
 /// Returns `None` if there is no cluster, and none is expected.
-pub(super) async fn judge(nodes: &[DoctorNode], expected: Expected) -> Option<Judgement> {
+pub(super) async fn judge(nodes: &[DoctorNode], redis: &RedisSettings) -> Option<Judgement> {
     let found = nodes
         .iter()
         .find(|node| node.info.number("cluster_enabled") == Some(1));
-    match (expected.cluster, found) {
+    match (redis.cluster, found) {
         (false, None) => None,
         (false, Some(node)) => {
             let address = node.server.address();

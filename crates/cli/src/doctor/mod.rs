@@ -24,7 +24,7 @@ use std::hash::BuildHasher;
 use std::path::Path;
 use std::time::Duration;
 
-use ratekeeper_core::Nanos;
+use ratekeeper_policy::RedisSettings;
 use ratekeeper_server::writable_by_all;
 use ratekeeper_store::{RedisServer, RedisStore, ServerInfo};
 use serde::Serialize;
@@ -156,15 +156,6 @@ impl JudgedServer {
     }
 }
 
-/// Facts that the checks need besides the store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Expected {
-    /// True if the store is used as a cluster.
-    pub(crate) cluster: bool,
-    /// Maximum time of a decision.
-    pub(crate) deadline: Nanos,
-}
-
 /// Returns a finding for a policy that every user of the machine may write.
 pub(crate) fn open_policy(path: &Path) -> Option<Finding> {
     let text = writable_by_all(path)?;
@@ -178,8 +169,9 @@ pub(crate) fn scratch_prefix() -> String {
     format!("ratekeeper-doctor-{:016x}", RandomState::new().hash_one(()))
 }
 
-/// Runs every check; `store` has a prefix of its own.
-pub(crate) async fn examine(store: &RedisStore, expected: Expected) -> Vec<Finding> {
+/// Runs every check of a store that is used by the settings `redis`; `store` has a prefix of its
+/// own.
+pub(crate) async fn examine(store: &RedisStore, redis: &RedisSettings) -> Vec<Finding> {
     let (reached, nodes) = reach::reach(store).await;
     let mut findings = vec![reached];
     if nodes.is_empty() {
@@ -188,13 +180,13 @@ pub(crate) async fn examine(store: &RedisStore, expected: Expected) -> Vec<Findi
     let each = |check, judge: &dyn Fn(&ServerInfo) -> Judgement| {
         let judged = nodes
             .iter()
-            .filter(|node| node.is_primary() || !expected.cluster)
+            .filter(|node| node.is_primary() || !redis.cluster)
             .map(|node| JudgedServer::new(node, judge(&node.info)));
         Finding::new(check, Judgement::of_all(&judged.collect::<Vec<_>>()))
     };
     findings.push(each("version", &version::judge));
     findings.push(each("role", &settings::role));
-    let cluster = cluster::judge(&nodes, expected).await;
+    let cluster = cluster::judge(&nodes, redis).await;
     findings.extend(cluster.map(|judged| Finding::new("cluster", judged)));
     let failed = |found: &Finding| found.judged.grade == Grade::Failure;
     // Of a server that is too old, or lost, the scripts tell more.
@@ -216,7 +208,7 @@ pub(crate) async fn examine(store: &RedisStore, expected: Expected) -> Vec<Findi
         findings.push(Finding::new("persistence", Judgement::of_all(&kept)));
     }
     if decides {
-        findings.push(measure::latency(store, expected.deadline).await);
+        findings.push(measure::latency(store, redis.deadline).await);
     }
     findings
 }

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ratekeeper_core::Origin;
+use ratekeeper_policy::RedisSettings;
 use ratekeeper_server::{StoreChoice, StoreSettings, redis_config};
 use ratekeeper_store::{RedisConfig, RedisStore};
 use serde_json::json;
 use tokio::signal::ctrl_c;
 
-use crate::doctor::{self, Expected, Finding, Grade, Judgement, PATIENCE};
+use crate::doctor::{self, Finding, Grade, Judgement, PATIENCE};
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::source::{self, PolicySource};
 use crate::store::StoreArgs;
@@ -55,21 +56,17 @@ impl DoctorArgs {
         let mut config = redis_config(&settings, Origin::UNIX)?;
         config.prefix = doctor::scratch_prefix();
         config.deadline = PATIENCE;
-        let place = place(&settings);
-        let deadline = settings.redis.deadline;
+        let redis = &settings.redis;
+        let place = place(redis);
         if !self.json {
             output.talk(format!(
                 "{}, prefix {}, deadline {}",
                 paint(NAME, &place),
-                settings.redis.prefix,
-                words::span(deadline)
+                redis.prefix,
+                words::span(redis.deadline)
             ));
         }
-        let expected = Expected {
-            cluster: settings.redis.cluster,
-            deadline,
-        };
-        findings.splice(0..0, examine(config, expected, output)?);
+        findings.splice(0..0, examine(config, redis, output)?);
         self.write_report(&place, &findings, output)
     }
 
@@ -111,9 +108,9 @@ impl DoctorArgs {
 }
 
 /// Returns where the store is, without its secrets.
-fn place(settings: &StoreSettings) -> String {
-    let urls = settings.redis.urls.join(", ");
-    match &settings.redis.sentinel {
+fn place(redis: &RedisSettings) -> String {
+    let urls = redis.urls.join(", ");
+    match &redis.sentinel {
         Some(sentinel) => format!("{} of sentinels {urls}", sentinel.master),
         None => urls,
     }
@@ -137,7 +134,11 @@ fn show(found: &Finding, output: &mut Output) -> Result<()> {
 }
 
 /// Runs the checks, and removes the keys that they wrote, however they end.
-fn examine(config: RedisConfig, expected: Expected, output: &mut Output) -> Result<Vec<Finding>> {
+fn examine(
+    config: RedisConfig,
+    redis: &RedisSettings,
+    output: &mut Output,
+) -> Result<Vec<Finding>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -145,7 +146,7 @@ fn examine(config: RedisConfig, expected: Expected, output: &mut Output) -> Resu
     runtime.block_on(async {
         let store = RedisStore::new(config).map_err(Failure::new)?;
         let findings = tokio::select! {
-            findings = doctor::examine(&store, expected) => Some(findings),
+            findings = doctor::examine(&store, redis) => Some(findings),
             _ = ctrl_c() => None,
         };
         // If scripts do not run, nothing was written, and nothing can be removed.
