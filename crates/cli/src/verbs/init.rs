@@ -124,20 +124,15 @@ impl InitArgs {
             self.write(&upstream)?;
         }
         let changes = changes(&service, &upstream, kept.as_ref().map(longest_wait));
-        let snippets: Vec<(&str, String)> = self
-            .proxy
-            .map_or(&[][..], Proxy::files)
-            .iter()
-            .map(|(name, text)| (*name, place(text, &changes)))
-            .collect();
+        let files = self.proxy.map_or(&[][..], Proxy::files).iter();
+        let snippets = files.map(|(name, text)| (*name, place(text, &changes)));
+        let snippets: Vec<(&str, String)> = snippets.collect();
         let file = self.file.display().to_string();
         let done = if kept.is_some() { "kept" } else { "written" };
         if self.json {
-            let snippets: Vec<_> = snippets
-                .iter()
-                .map(|(name, text)| json!({ "file": name, "text": text }))
-                .collect();
-            output.json(&json!({ done: file, "snippets": snippets }))?;
+            let snippets = snippets.iter();
+            let snippets = snippets.map(|(name, text)| json!({ "file": name, "text": text }));
+            output.json(&json!({ done: file, "snippets": snippets.collect::<Vec<_>>() }))?;
             return Ok(Exit::Done);
         }
         match &kept {
@@ -235,10 +230,8 @@ fn address(text: &str) -> Result<String> {
 
 /// Returns the longest wait of the policy's queues.
 fn longest_wait(policy: &Policy) -> Nanos {
-    let queues = policy
-        .rules
-        .iter()
-        .filter_map(|rule| rule.limit.algorithm.queue());
+    let rules = policy.rules.iter();
+    let queues = rules.filter_map(|rule| rule.limit.algorithm.queue());
     queues.map(|(_, wait)| wait).max().unwrap_or_default()
 }
 

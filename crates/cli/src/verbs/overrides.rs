@@ -132,32 +132,18 @@ impl SubjectArgs {
 
 /// `api acme: 600/1m until 2036-12-31T00:00:00Z (contract 4711), line 3`
 fn line(one: &Value) -> String {
-    let stated = |field: &str, (before, after): (&str, &str)| match &one[field] {
-        value if value.is_string() => format!("{before}{}{after}", text(value)),
-        _ => String::new(),
-    };
-    let (until, reason) = (
-        stated("until", (" until ", "")),
-        stated("reason", (" (", ")")),
-    );
-    let ended = if one["in_force"] == true {
-        ""
-    } else {
-        ", not in force"
-    };
+    let stated = |field: &str| one[field].is_string().then(|| text(&one[field]));
+    let until = stated("until").map(|until| format!(" until {until}"));
+    let reason = stated("reason").map(|reason| format!(" ({reason})"));
+    let ended = (one["in_force"] != true).then(|| ", not in force".to_owned());
+    let notes: String = [until, reason, ended].into_iter().flatten().collect();
     let (subject, set) = (subject_of(one), text(&one["set"]));
-    format!(
-        "{subject}: {set}{until}{reason}{ended}, line {}",
-        one["line"]
-    )
+    format!("{subject}: {set}{notes}, line {}", one["line"])
 }
 
 fn subject_of(one: &Value) -> String {
-    format!(
-        "{} {}",
-        paint(NAME, &text(&one["limit"])),
-        text(&one["key"])
-    )
+    let limit = paint(NAME, &text(&one["limit"]));
+    format!("{limit} {}", text(&one["key"]))
 }
 
 /// Returns the text of a file: no line breaks, no escapes of a terminal.

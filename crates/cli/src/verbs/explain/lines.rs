@@ -126,18 +126,13 @@ fn number_lines(policy: &Policy, rule: &Rule, wall: WallTime) -> Lines {
             "by Envoy's negative hits: as many more can pass in a span as come back in it"
         }
     }));
-    let values = told
-        .distinct
-        .iter()
-        .map(|value| format!("different values of {value} are counted, each once in a window"));
-    lines.add("values", values);
+    let distinct = told.distinct.iter();
+    let value = |it| format!("different values of {it} are counted, each once in a window");
+    lines.add("values", distinct.map(value));
     lines.add("priority", limits::priority(rule));
     add_beside(&mut lines, policy, rule, &told);
-    let taken_by = rule
-        .limit
-        .algorithm
-        .concurrency()
-        .map(|_| "POST /v1/acquire or the gateway; a check tests if one is free");
+    let lent = rule.limit.algorithm.concurrency();
+    let taken_by = lent.map(|_| "POST /v1/acquire or the gateway; a check tests if one is free");
     lines.add("taken by", taken_by);
     let store = policy.settings.redis.as_ref().map(|redis| {
         let (deadline, then) = (words::span(redis.deadline), told.on_store_error);
@@ -181,11 +176,9 @@ fn add_beside(lines: &mut Lines, policy: &Policy, rule: &Rule, told: &Descriptio
     let replaces =
         listed.map(|names| format!("{names}{not_yet}: not asked where this limit applies"));
     lines.add("replaces", replaces);
-    let on_limit = rule
-        .on_limit
-        .iter()
-        .map(|route| format!("the gateway sends the request to the route `{route}`"));
-    lines.add("on limit", on_limit);
+    let routes = rule.on_limit.iter();
+    let sends = |route| format!("the gateway sends the request to the route `{route}`");
+    lines.add("on limit", routes.map(sends));
     let percent = rule
         .percent
         .map(|share| format!("enforced for {share} of its keys, in shadow mode for the others"));
