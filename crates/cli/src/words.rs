@@ -73,15 +73,10 @@ fn step(unit: usize) -> u64 {
 
 /// Formats a count with thousands separated: `10,000`.
 pub(crate) fn count(number: impl TryInto<u64>) -> String {
-    let digits = number.try_into().unwrap_or(u64::MAX).to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
+    match number.try_into().unwrap_or(u64::MAX) {
+        few @ 0..1_000 => few.to_string(),
+        many => format!("{},{:03}", count(many / 1_000), many % 1_000),
     }
-    text
 }
 
 /// Formats a number of things: `1 limit`, `2 limits`.
@@ -158,10 +153,7 @@ pub(crate) fn ordinal(number: u64) -> String {
     const FIRST: [&str; 9] = [
         "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth",
     ];
-    let index = number
-        .checked_sub(1)
-        .and_then(|at| usize::try_from(at).ok());
-    if let Some(word) = index.and_then(|index| FIRST.get(index)) {
+    if let Some((word, _)) = FIRST.iter().zip(1..).find(|(_, place)| *place == number) {
         return (*word).to_owned();
     }
     let ending = match (number % 10, number % 100) {

@@ -264,21 +264,13 @@ fn changes(service: &str, upstream: &str, wait: Option<Nanos>) -> Vec<(String, S
 /// Applies the changes to a snippet in one pass, so that an application at the service's usual
 /// address stays the application.
 fn place(text: &str, changes: &[(String, String)]) -> String {
-    let first = |text: &str| {
-        let found = changes
-            .iter()
-            .filter_map(|(old, new)| Some((text.find(old)?, old.len(), new)));
-        found.min_by_key(|(at, _, _)| *at)
-    };
-    let mut placed = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((at, length, new)) = first(rest) {
-        placed.push_str(&rest[..at]);
-        placed.push_str(new);
-        rest = &rest[at + length..];
+    let found = changes
+        .iter()
+        .filter_map(|(old, new)| Some((text.split_once(&**old)?, new)));
+    match found.min_by_key(|((before, _), _)| before.len()) {
+        Some(((before, after), new)) => format!("{before}{new}{}", place(after, changes)),
+        None => text.to_owned(),
     }
-    placed.push_str(rest);
-    placed
 }
 
 /// Returns an address in the two fields of Envoy's configuration.
