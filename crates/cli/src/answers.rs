@@ -181,17 +181,14 @@ impl Question<'_> {
         };
         let file = self.policy.settings.overrides.as_ref();
         let file = file.filter(|_| found.from_file);
-        let of = file.map_or_else(String::new, |file| format!(" of {file}"));
+        let of = file.map(|file| format!(" of {file}"));
         let until = found.until_unix_nanos.and_then(|until| {
             let until = Timestamp::from_nanosecond(until.into()).ok()?;
             Some(format!(" until {until}"))
         });
-        let until = until.unwrap_or_default();
-        let reason = match &*found.reason {
-            "" => String::new(),
-            reason => format!(": {reason}"),
-        };
-        format!("the override in line {}{of}{until}{reason}", found.line)
+        let reason = (!found.reason.is_empty()).then(|| format!(": {}", found.reason));
+        let notes: String = [of, until, reason].into_iter().flatten().collect();
+        format!("the override in line {}{notes}", found.line)
     }
 
     /// Returns why a limit does not apply to a request.

@@ -156,16 +156,15 @@ impl CliRequest {
         put("path", &self.path);
         put("query", &self.query);
         put("ip", &self.ip.map(|ip| ip.to_string()).unwrap_or_default());
-        if !self.headers.is_empty() {
-            let mut headers = Map::new();
-            for (name, value) in &self.headers {
-                let joined = match headers.get(name).and_then(Value::as_str) {
-                    Some(first) => format!("{first}, {value}"),
-                    None => value.clone(),
-                };
-                headers.insert(name.clone(), joined.into());
-            }
-            request.insert("headers".into(), headers.into());
+        let mut headers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, value) in &self.headers {
+            headers.entry(name).or_default().push(value);
+        }
+        if !headers.is_empty() {
+            let headers = headers
+                .into_iter()
+                .map(|(name, all)| (name, all.join(", ")));
+            request.insert("headers".into(), json!(headers.collect::<BTreeMap<_, _>>()));
         }
         let mut body = json!({ "request": request, "limits": [limit] });
         if !self.attributes.is_empty() {

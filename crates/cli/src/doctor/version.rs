@@ -11,9 +11,10 @@ const OLDEST_REDIS: [u32; 2] = [6, 2];
 const OLDEST_VALKEY: [u32; 2] = [7, 2];
 
 /// Other products that report a version of Redis, with the field that identifies them.
-const OTHERS: [(&str, &str); 2] = [
+const OTHERS: [(&str, &str); 3] = [
     ("dragonfly", "dragonfly_version"),
     ("garnet", "garnet_version"),
+    ("valkey", "valkey_version"),
 ];
 
 /// Returns the name of the product, and its version as it is written.
@@ -22,9 +23,6 @@ pub(super) fn product(info: &ServerInfo) -> Option<(&'static str, &str)> {
         if let Some(version) = info.text(field) {
             return Some((name, version));
         }
-    }
-    if let Some(version) = info.text("valkey_version") {
-        return Some(("valkey", version));
     }
     let version = info.text("redis_version")?;
     // The first Valkey reports its own version in Redis's field.

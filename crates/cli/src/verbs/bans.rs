@@ -135,10 +135,8 @@ fn list(client: &Client, limit: &str, top: u32) -> Result<Value> {
 }
 
 fn taken(answer: &mut Value) -> Vec<Value> {
-    match answer["bans"].take() {
-        Value::Array(bans) => bans,
-        _ => Vec::new(),
-    }
+    let bans = answer["bans"].as_array_mut();
+    bans.map(std::mem::take).unwrap_or_default()
 }
 
 /// Returns the query about a key.

@@ -103,16 +103,12 @@ impl RunArgs {
         let log = LogWriter::to_stderr().map_err(failed)?;
         let export = EventExport::new();
         self.start_log(&log, &export);
-        let served = self.serve(path, (&log, export));
+        let served = self.serve(path, &log, export);
         log.flush_within(LAST_LINES); // lines that are not read by then are lost
         served
     }
 
-    fn serve(
-        &self,
-        path: Option<PathBuf>,
-        (log, export): (&LogWriter, EventExport),
-    ) -> Result<Exit> {
+    fn serve(&self, path: Option<PathBuf>, log: &LogWriter, export: EventExport) -> Result<Exit> {
         let config = self.config(path, log)?.export(export);
         let service = Service::start(&config)?;
         tell_systemd(NotifyState::Ready);
