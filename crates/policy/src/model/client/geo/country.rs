@@ -12,58 +12,35 @@ use crate::ValueError;
 
 /// The countries of each continent: the codes that ISO 3166-1 assigns, and XK. Source: `GeoNames`
 /// (`countryInfo.txt`), the source of the continents in `MaxMind`'s databases. Sorted, to be
-/// searched.
-const CONTINENTS: [(&str, &[&str]); 7] = [
+/// searched, with a space behind each.
+const CONTINENTS: [(&str, &str); 7] = [
     (
         "AF",
-        &[
-            "AO", "BF", "BI", "BJ", "BW", "CD", "CF", "CG", "CI", "CM", "CV", "DJ", "DZ", "EG",
-            "EH", "ER", "ET", "GA", "GH", "GM", "GN", "GQ", "GW", "KE", "KM", "LR", "LS", "LY",
-            "MA", "MG", "ML", "MR", "MU", "MW", "MZ", "NA", "NE", "NG", "RE", "RW", "SC", "SD",
-            "SH", "SL", "SN", "SO", "SS", "ST", "SZ", "TD", "TG", "TN", "TZ", "UG", "YT", "ZA",
-            "ZM", "ZW",
-        ],
+        "AO BF BI BJ BW CD CF CG CI CM CV DJ DZ EG EH ER ET GA GH GM GN GQ GW KE KM LR LS LY \
+         MA MG ML MR MU MW MZ NA NE NG RE RW SC SD SH SL SN SO SS ST SZ TD TG TN TZ UG YT ZA \
+         ZM ZW ",
     ),
-    ("AN", &["AQ", "BV", "GS", "HM", "TF"]),
+    ("AN", "AQ BV GS HM TF "),
     (
         "AS",
-        &[
-            "AE", "AF", "AM", "AZ", "BD", "BH", "BN", "BT", "CC", "CN", "GE", "HK", "ID", "IL",
-            "IN", "IO", "IQ", "IR", "JO", "JP", "KG", "KH", "KP", "KR", "KW", "KZ", "LA", "LB",
-            "LK", "MM", "MN", "MO", "MV", "MY", "NP", "OM", "PH", "PK", "PS", "QA", "SA", "SG",
-            "SY", "TH", "TJ", "TM", "TR", "TW", "UZ", "VN", "YE",
-        ],
+        "AE AF AM AZ BD BH BN BT CC CN GE HK ID IL IN IO IQ IR JO JP KG KH KP KR KW KZ LA LB \
+         LK MM MN MO MV MY NP OM PH PK PS QA SA SG SY TH TJ TM TR TW UZ VN YE ",
     ),
     (
         "EU",
-        &[
-            "AD", "AL", "AT", "AX", "BA", "BE", "BG", "BY", "CH", "CY", "CZ", "DE", "DK", "EE",
-            "ES", "FI", "FO", "FR", "GB", "GG", "GI", "GR", "HR", "HU", "IE", "IM", "IS", "IT",
-            "JE", "LI", "LT", "LU", "LV", "MC", "MD", "ME", "MK", "MT", "NL", "NO", "PL", "PT",
-            "RO", "RS", "RU", "SE", "SI", "SJ", "SK", "SM", "UA", "VA", "XK",
-        ],
+        "AD AL AT AX BA BE BG BY CH CY CZ DE DK EE ES FI FO FR GB GG GI GR HR HU IE IM IS IT \
+         JE LI LT LU LV MC MD ME MK MT NL NO PL PT RO RS RU SE SI SJ SK SM UA VA XK ",
     ),
     (
         "NA",
-        &[
-            "AG", "AI", "AW", "BB", "BL", "BM", "BQ", "BS", "BZ", "CA", "CR", "CU", "CW", "DM",
-            "DO", "GD", "GL", "GP", "GT", "HN", "HT", "JM", "KN", "KY", "LC", "MF", "MQ", "MS",
-            "MX", "NI", "PA", "PM", "PR", "SV", "SX", "TC", "TT", "US", "VC", "VG", "VI",
-        ],
+        "AG AI AW BB BL BM BQ BS BZ CA CR CU CW DM DO GD GL GP GT HN HT JM KN KY LC MF MQ MS \
+         MX NI PA PM PR SV SX TC TT US VC VG VI ",
     ),
     (
         "OC",
-        &[
-            "AS", "AU", "CK", "CX", "FJ", "FM", "GU", "KI", "MH", "MP", "NC", "NF", "NR", "NU",
-            "NZ", "PF", "PG", "PN", "PW", "SB", "TK", "TL", "TO", "TV", "UM", "VU", "WF", "WS",
-        ],
+        "AS AU CK CX FJ FM GU KI MH MP NC NF NR NU NZ PF PG PN PW SB TK TL TO TV UM VU WF WS ",
     ),
-    (
-        "SA",
-        &[
-            "AR", "BO", "BR", "CL", "CO", "EC", "FK", "GF", "GY", "PE", "PY", "SR", "UY", "VE",
-        ],
-    ),
+    ("SA", "AR BO BR CL CO EC FK GF GY PE PY SR UY VE "),
 ];
 
 /// Codes that people try, and what to write instead.
@@ -124,8 +101,9 @@ impl Country {
     /// Returns the country with that code, in upper case.
     pub(crate) fn assigned(code: &[u8]) -> Option<Self> {
         CONTINENTS.iter().find_map(|(continent, codes)| {
-            let at = codes.binary_search_by(|known| known.as_bytes().cmp(code));
-            let code = codes[at.ok()?];
+            let (known, _) = codes.as_bytes().as_chunks::<3>();
+            let at = known.binary_search_by(|known| known[..2].cmp(code)).ok()?;
+            let code = codes.get(3 * at..3 * at + 2)?;
             Some(Self { code, continent })
         })
     }
@@ -192,20 +170,22 @@ mod tests {
 
     #[test]
     fn each_assigned_code_is_on_one_continent() {
-        let codes: Vec<_> = CONTINENTS.iter().flat_map(|(_, codes)| *codes).collect();
+        let codes = CONTINENTS
+            .iter()
+            .flat_map(|(_, codes)| codes.split_terminator(' '));
+        let codes: Vec<_> = codes.collect();
         // ISO 3166-1 assigns 249 codes; XK is the one more.
         assert_eq!(codes.len(), 250);
         assert_eq!(codes.iter().collect::<BTreeSet<_>>().len(), 250);
-        let is_code =
-            |code: &&&str| code.len() == 2 && code.bytes().all(|b| b.is_ascii_uppercase());
+        let is_code = |code: &&str| code.len() == 2 && code.bytes().all(|b| b.is_ascii_uppercase());
         assert!(codes.iter().all(is_code));
         for (tried, _) in MISTAKEN {
-            assert!(!codes.contains(&&tried), "{tried}");
+            assert!(!codes.contains(&tried), "{tried}");
         }
         for (continent, codes) in CONTINENTS {
-            for code in codes {
+            for code in codes.split_terminator(' ') {
                 let found = Country::parse(code).unwrap();
-                assert_eq!((found.code(), found.continent()), (*code, continent));
+                assert_eq!((found.code(), found.continent()), (code, continent));
             }
         }
     }
