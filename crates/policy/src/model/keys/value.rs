@@ -47,12 +47,12 @@ pub(crate) fn write_text(value: &[u8], out: &mut KeyBytes) {
 
 /// Writes a value that must not be readable in the key.
 pub(crate) fn write_hashed(value: &[u8], out: &mut KeyBytes) {
-    let mut text = InlineText::new();
-    text.push(HASHED);
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text: SmallVec<[u8; 64]> = SmallVec::from_slice(HASHED);
     for byte in Sha256::digest(value).iter().take(HASH_BYTES) {
-        text.hexadecimal(*byte);
+        text.extend([byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]));
     }
-    KeyBuilder::new(out).part(text.as_bytes());
+    KeyBuilder::new(out).part(&text);
 }
 
 /// Returns true if a value has the form of one that a key shows but no request can bring: a hash,
@@ -64,11 +64,6 @@ pub(crate) fn is_as_shown(value: &[u8]) -> bool {
     is_hash || value.starts_with(&[MISSING])
 }
 
-/// Writes a value as shown in a key.
-pub(crate) fn write_as_shown(value: &[u8], out: &mut KeyBytes) {
-    KeyBuilder::new(out).part(value);
-}
-
 /// Returns true if the value of a part is a hash; no value that a key holds as it is looks so.
 pub(crate) fn is_hash(value: &[u8]) -> bool {
     value.starts_with(HASHED)
@@ -76,7 +71,7 @@ pub(crate) fn is_hash(value: &[u8]) -> bool {
 
 /// Returns true if a part, with its length before it, is a hash.
 pub(crate) fn is_hashed(part: &[u8]) -> bool {
-    part.get(1..).is_some_and(|value| value.starts_with(HASHED))
+    part.get(1..).is_some_and(is_hash)
 }
 
 /// Number of bits of an address that identify one client.
@@ -92,97 +87,54 @@ pub(crate) fn write_ip(ip: IpAddr, prefix: Prefix, out: &mut KeyBytes) {
         IpAddr::V4(v4) => Ipv4Net::new(v4, prefix.v4).map(IpNet::from),
         IpAddr::V6(v6) => Ipv6Net::new(v6, prefix.v6).map(IpNet::from),
     };
-    let mut text = InlineText::new();
-    // A `InlineText` holds every address, so writing cannot fail.
-    let _ = match network {
-        Ok(network) if network.prefix_len() < network.max_prefix_len() => {
+    let mut text = StackText::default();
+    // Writing to memory cannot fail.
+    let _ = match (network, ip) {
+        (Ok(network), _) if network.prefix_len() < network.max_prefix_len() => {
             write!(text, "{}", network.trunc())
         }
-        _ => match ip {
-            IpAddr::V4(v4) => {
-                text.decimals(v4.octets());
-                Ok(())
-            }
-            IpAddr::V6(v6) => write!(text, "{v6}"),
-        },
+        (_, IpAddr::V4(v4)) => return write_v4(v4.octets(), out),
+        (_, IpAddr::V6(v6)) => write!(text, "{v6}"),
     };
-    KeyBuilder::new(out).part(text.as_bytes());
+    KeyBuilder::new(out).part(&text.0);
+}
+
+/// Writes `192.0.2.1`; several times faster than the formatting of the standard library.
+fn write_v4(octets: [u8; 4], out: &mut KeyBytes) {
+    let (mut text, mut length) = ([b'.'; 16], 0);
+    for octet in octets {
+        let digits = [octet / 100, octet / 10 % 10, octet % 10].map(|digit| b'0' + digit);
+        let leading_zeros = match octet {
+            0..10 => 2,
+            10..100 => 1,
+            _ => 0,
+        };
+        for digit in &digits[leading_zeros..] {
+            text[length] = *digit;
+            length += 1;
+        }
+        length += 1; // the dot behind it
+    }
+    KeyBuilder::new(out).part(&text[..length - 1]);
 }
 
 /// Writes the stand-in of a missing value: another part with its value, or nothing.
 pub(crate) fn write_missing(stand_in: Option<(&KeyPart, &[u8])>, out: &mut KeyBytes) {
-    let mut value: SmallVec<[u8; 256]> = SmallVec::new();
-    value.push(MISSING);
+    let mut value = StackText::default();
+    value.0.push(MISSING);
     if let Some((part, text)) = stand_in {
         // Writing to memory cannot fail.
-        let _ = write!(TextSink(&mut value), "{part}=");
-        value.extend_from_slice(text);
+        let _ = write!(value, "{part}=");
+        value.0.extend_from_slice(text);
     }
-    KeyBuilder::new(out).part(&value);
+    KeyBuilder::new(out).part(&value.0);
 }
 
-/// Short text on the stack.
-struct InlineText {
-    bytes: [u8; Self::CAPACITY],
-    length: usize,
-}
+/// Text that is formatted on the stack.
+#[derive(Default)]
+struct StackText(SmallVec<[u8; 256]>);
 
-impl InlineText {
-    /// The longest are an IPv6 network (43) and a hash (39).
-    const CAPACITY: usize = 48;
-
-    fn new() -> Self {
-        Self {
-            bytes: [0; Self::CAPACITY],
-            length: 0,
-        }
-    }
-
-    fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-
-    /// Appends text; bytes beyond the capacity are lost.
-    fn push(&mut self, text: &[u8]) {
-        for (to, from) in self.bytes[self.length..].iter_mut().zip(text) {
-            *to = *from;
-            self.length += 1;
-        }
-    }
-
-    fn hexadecimal(&mut self, byte: u8) {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let digits = [byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]);
-        self.push(&digits);
-    }
-
-    /// Appends `192.0.2.1`; several times faster than the formatting of the standard library.
-    fn decimals(&mut self, octets: [u8; 4]) {
-        for (index, octet) in octets.into_iter().enumerate() {
-            if index > 0 {
-                self.push(b".");
-            }
-            let digits = [octet / 100, octet / 10 % 10, octet % 10].map(|digit| b'0' + digit);
-            let leading_zeros = match octet {
-                0..10 => 2,
-                10..100 => 1,
-                _ => 0,
-            };
-            self.push(&digits[leading_zeros..]);
-        }
-    }
-}
-
-impl Write for InlineText {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.push(text.as_bytes());
-        Ok(())
-    }
-}
-
-struct TextSink<'a>(&'a mut SmallVec<[u8; 256]>);
-
-impl Write for TextSink<'_> {
+impl Write for StackText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())

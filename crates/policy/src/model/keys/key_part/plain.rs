@@ -1,7 +1,7 @@
 //! Plain: values of key parts as an operator writes them.
 
 use ipnet::IpNet;
-use ratekeeper_core::Key;
+use ratekeeper_core::{Key, KeyBuilder};
 
 use super::{KeyPart, prefix};
 use crate::http::network;
@@ -25,7 +25,8 @@ impl KeyPart {
     /// ```
     pub fn write_plain(&self, value: &str, ipv6_prefix: u8, out: &mut KeyBytes) {
         if value::is_as_shown(value.as_bytes()) {
-            return value::write_as_shown(value.as_bytes(), out);
+            KeyBuilder::new(out).part(value.as_bytes());
+            return;
         }
         if let Self::Ip { bits } = self
             && let Ok(ip) = value.parse()
