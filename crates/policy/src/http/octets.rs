@@ -6,6 +6,12 @@ pub(crate) fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> 
     Some((&bytes[..at], &bytes[at + 1..]))
 }
 
+/// Returns the only item; `None` for none, and for several.
+pub(crate) fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    let first = items.next()?;
+    items.next().is_none().then_some(first)
+}
+
 /// Removes spaces and tabs at both ends.
 pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = bytes {

@@ -11,8 +11,10 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use serde_json::{Map, Value};
+
 use crate::http::octets::values_of;
-use crate::model::client::tokens::{Tokens, VerifiedClaims};
+use crate::model::client::tokens::Tokens;
 use crate::model::keys::stated::{BEARER, tokens};
 use crate::{Facts, WallTime};
 
@@ -27,7 +29,7 @@ pub(crate) struct LazyClaims<'a> {
     tokens: &'a Tokens,
     headers: &'a [(&'a str, &'a [u8])],
     wall: WallTime,
-    verified: OnceLock<Option<VerifiedClaims>>,
+    verified: OnceLock<Option<Map<String, Value>>>,
 }
 
 impl<'a> LazyClaims<'a> {
@@ -42,7 +44,7 @@ impl<'a> LazyClaims<'a> {
 
     /// Verifies the token: of several, the first that is valid, because the application may read
     /// it, and a request without any might pay nothing.
-    fn verify(&self) -> Option<VerifiedClaims> {
+    fn verify(&self) -> Option<Map<String, Value>> {
         let lines = values_of(self.headers, self.tokens.header());
         let mut found: Vec<&[u8]> = lines.flat_map(|line| tokens(line, BEARER)).collect();
         found.dedup();
@@ -61,7 +63,7 @@ const AT_AN_END: usize = 2;
 impl Claims for LazyClaims<'_> {
     fn claim(&self, name: &str) -> Option<&str> {
         let verified = self.verified.get_or_init(|| self.verify());
-        verified.as_ref()?.claim(name)
+        verified.as_ref()?.get(name)?.as_str()
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) use database::{GeoDatabase, GeoValue};
 
 use smallvec::SmallVec;
 
-use crate::http::octets::trim;
+use crate::http::octets::{only, trim};
 use crate::{Field, ValueError};
 
 /// Maximum size of a database. A service holds it while it compiles it, and then up to 1.3 times
@@ -178,12 +178,8 @@ impl Geo {
     /// it is missing, comes twice, or holds something else.
     pub fn stated(&self, headers: &[(&str, &[u8])]) -> Option<Country> {
         let wanted = self.header.as_deref()?;
-        let mut values = headers
-            .iter()
-            .filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
-        let (Some((_, value)), None) = (values.next(), values.next()) else {
-            return None;
-        };
+        let is_wanted = |(name, _): &&(&str, _)| name.eq_ignore_ascii_case(wanted);
+        let (_, value) = only(headers.iter().filter(is_wanted))?;
         let code: [u8; 2] = trim(value).try_into().ok()?;
         Country::assigned(&code.map(|byte| byte.to_ascii_uppercase()))
     }

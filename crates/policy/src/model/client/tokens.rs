@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 
 use super::TokenSettings;
 use crate::WallTime;
+use crate::http::octets::only;
 
 /// Maximum number of bytes of a token; servers accept headers of about this size.
 const MAX_TOKEN: usize = 8 << 10;
@@ -45,26 +46,6 @@ struct TokenKey {
     validation: Validation,
 }
 
-/// The claims of a valid token that are text, numbers or truth values.
-#[derive(Debug)]
-pub(crate) struct VerifiedClaims(Map<String, Value>);
-
-impl VerifiedClaims {
-    pub(crate) fn claim(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.as_str()
-    }
-
-    /// Keeps text, and writes numbers and truth values as text.
-    fn new(mut claims: Map<String, Value>) -> Self {
-        for value in claims.values_mut() {
-            if matches!(value, Value::Number(_) | Value::Bool(_)) {
-                *value = Value::String(value.to_string());
-            }
-        }
-        Self(claims)
-    }
-}
-
 impl Tokens {
     /// Reads the keys: a JWK set, public keys in PEM, or a shared secret.
     ///
@@ -80,11 +61,9 @@ impl Tokens {
         }
         let is_secret = |of: &Algorithm| of.family() == AlgorithmFamily::Hmac;
         if algorithms.iter().any(is_secret) && !algorithms.iter().all(is_secret) {
-            return Err(
-                "algorithms with a shared secret (HS) and with public keys cannot be \
-                        combined"
-                    .into(),
-            );
+            let why =
+                "algorithms with a shared secret (HS) and with public keys cannot be combined";
+            return Err(why.into());
         }
         let text = text.trim();
         let keys = if text.starts_with('{') {
@@ -107,8 +86,9 @@ impl Tokens {
         &self.settings.header
     }
 
-    /// Returns the claims of a token that is valid at `wall`.
-    pub(crate) fn verify(&self, token: &[u8], wall: WallTime) -> Option<VerifiedClaims> {
+    /// Returns the claims of a token that is valid at `wall`, with numbers and truth values as
+    /// text.
+    pub(crate) fn verify(&self, token: &[u8], wall: WallTime) -> Option<Map<String, Value>> {
         let now = wall.unix_seconds()?;
         if token.len() > MAX_TOKEN {
             return None;
@@ -119,9 +99,13 @@ impl Tokens {
         }
         let key = self.key(header.kid.as_deref(), header.alg)?;
         let token = decode::<Map<String, Value>>(token, &key.key, &key.validation).ok()?;
-        let claims = token.claims;
-        self.accept(&claims, now)
-            .then(|| VerifiedClaims::new(claims))
+        let mut claims = Some(token.claims).filter(|claims| self.accept(claims, now))?;
+        for value in claims.values_mut() {
+            if matches!(value, Value::Number(_) | Value::Bool(_)) {
+                *value = Value::String(value.to_string());
+            }
+        }
+        Some(claims)
     }
 
     /// Returns the key that must have signed a token: that of its `kid`, or the only one that may
@@ -133,11 +117,7 @@ impl Tokens {
         if named.is_some() {
             return named;
         }
-        let mut unnamed = fitting().filter(|key| id.is_none() || key.id.is_none());
-        let (key, None) = (unnamed.next()?, unnamed.next()) else {
-            return None;
-        };
-        Some(key)
+        only(fitting().filter(|key| id.is_none() || key.id.is_none()))
     }
 
     /// Returns true if a token with these claims, which has been signed, is valid.
