@@ -125,11 +125,6 @@ impl<'a> Readings<'a> {
         }
     }
 
-    /// Returns the normal form.
-    pub(crate) fn normal(&self) -> &Reading<'a> {
-        &self.normal
-    }
-
     pub(crate) fn are_several(&self) -> bool {
         !self.others.is_empty()
     }
@@ -506,7 +501,7 @@ mod tests {
         let folded = |reading: &Reading<'_>| reading.path(PathCase::Insensitive).to_vec();
         let folded: Vec<_> = readings.iter().map(folded).collect();
         assert_eq!(folded, [&b"/users/a/b"[..], b"/users/a%2fb"]);
-        let written = readings.normal().path(PathCase::Sensitive);
+        let written = readings.normal.path(PathCase::Sensitive);
         assert_eq!(written, b"/Users/A/B");
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ratekeeper_core::{Key, Limit, Origin};
 
 use crate::model::client::claims::LazyClaims;
-use crate::model::keys::key_writer::{KeySubject, KeyWriter};
+use crate::model::keys::key_writer::KeyWriter;
 use crate::model::keys::variants::{Allowance, Held, HeldBy, KeyAsk};
 use crate::{
     ByHand, ClientIp, Country, Facts, Geo, HandAct, HeaderStyle, KeyBytes, Plans, Priority,
@@ -99,31 +99,27 @@ impl Policy {
     }
 
     /// Adds charges of facts that have their claims.
-    fn add_verified(&self, facts: &Facts<'_>, wall: WallTime, out: &mut Charges) {
+    fn add_verified<'p>(&'p self, facts: &Facts<'_>, wall: WallTime, out: &mut Charges) {
         let request = RequestFacts::new(facts).located_by(self.geo.as_ref());
         let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix, wall);
         out.begin();
-        match &facts.descriptor {
-            None => {
-                for (index, rule) in self.rules.candidates(&request) {
-                    if rule.is_active(wall) && rule.matcher.holds(&request) {
-                        self.add_rule(index, rule, &mut keys, out);
-                    }
-                }
+        let add = |(index, rule): (u32, &'p Rule)| {
+            if rule.is_active(wall) && rule.matcher.holds(&request) {
+                self.add_rule(index, rule, &mut keys, out);
             }
+        };
+        match &facts.descriptor {
+            None => self.rules.candidates(&request).for_each(add),
             Some(descriptor) => {
-                for (index, rule) in self.rules.of_descriptor(descriptor) {
-                    let is_named = rule.is_active(wall) && rule.names_all(descriptor);
-                    if is_named && rule.matcher.holds(&request) {
-                        self.add_rule(index, rule, &mut keys, out);
-                    }
-                }
+                let rules = self.rules.of_descriptor(descriptor);
+                let named = rules.filter(|(_, rule)| rule.names_all(descriptor));
+                named.for_each(add);
             }
         }
         if !out.set_aside.is_empty() {
             out.remove_set_aside();
         }
-        out.country = request.known_country();
+        out.country = request.country.get().copied();
     }
 
     /// Returns true if a limit that applies to a request counts by a value of its body, which the
@@ -155,7 +151,7 @@ impl Policy {
         key: Key<'_>,
         keys: &KeyWriter<'p, '_>,
     ) -> Held<'p> {
-        let unix_millis = keys.wall().unix_millis().unwrap_or(0);
+        let unix_millis = keys.wall.unix_millis().unwrap_or(0);
         if let Some((act, left)) = self.by_hand.of(&rule.limit.name, key, unix_millis) {
             return Held {
                 allowance: match act {
@@ -171,9 +167,9 @@ impl Policy {
         let ask = KeyAsk {
             key,
             parts: &rule.key,
-            request: keys.request(),
+            request: keys.request,
             around: keys.around(rule),
-            unix_nanos: keys.wall().unix_seconds().unwrap_or(0) * 1_000_000_000,
+            unix_nanos: keys.wall.unix_seconds().unwrap_or(0) * 1_000_000_000,
         };
         rule.variants.held(&ask, self.plans.as_ref())
     }
@@ -191,12 +187,8 @@ impl Policy {
             let request = RequestFacts::new(facts).located_by(self.geo.as_ref());
             let mut keys = KeyWriter::new(&request, self.client_ip.ipv6_prefix, wall);
             let mut bytes = KeyBytes::default();
-            match keys.write(rule, 0, &mut bytes) {
-                KeySubject::Skip | KeySubject::Deny => None,
-                KeySubject::Known | KeySubject::StandIn => {
-                    Some(self.held(rule, Key::from_bytes(&bytes), &keys))
-                }
-            }
+            keys.write(rule, 0, &mut bytes).ok()?;
+            Some(self.held(rule, Key::from_bytes(&bytes), &keys))
         })
     }
 

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::model::keys::key_part::{Around, PartValue};
 use crate::model::keys::value::{is_hashed, write_missing};
-use crate::{Facts, KeyBytes, KeyPart, MissingKey, PathCase, RequestFacts, Rule, WallTime};
+use crate::{KeyBytes, KeyPart, MissingKey, PathCase, RequestFacts, Rule, WallTime};
 
 /// Maximum number of values remembered per request; further ones are computed again.
 const REMEMBERED: usize = 8;
@@ -24,9 +24,11 @@ pub(crate) const MAX_KEYS: usize = 4;
 
 /// Writes the keys of one request.
 pub(crate) struct KeyWriter<'p, 'r> {
-    request: &'r RequestFacts<'r>,
+    /// The facts that the keys are made from.
+    pub(crate) request: &'r RequestFacts<'r>,
     ipv6_prefix: u8,
-    wall: WallTime,
+    /// Time of the request.
+    pub(crate) wall: WallTime,
     seen: SmallVec<[WrittenValue<'p>; REMEMBERED]>,
     /// True once the request has stated several values of a part.
     has_several: bool,
@@ -43,13 +45,18 @@ struct WrittenValue<'p> {
 /// request states for its parts, of which the first changes fastest.
 pub(crate) type KeyNumber = usize;
 
-/// Result of writing the key of a request under a rule, or a part of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The subject of a key that was written, or of a part of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum KeySubject {
-    /// Written, every part of it.
+    /// Every part has its value.
     Known,
-    /// Written, but something stands in for a missing part.
+    /// Something stands in for a missing part.
     StandIn,
+}
+
+/// Why a request has no key under a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NoKey {
     /// A part is missing: the rule does not apply.
     Skip,
     /// A part is missing, or has two values: the rule refuses.
@@ -67,26 +74,11 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
         }
     }
 
-    /// Returns the facts that the keys are made from.
-    pub(crate) fn facts(&self) -> &'r Facts<'r> {
-        self.request.facts
-    }
-
-    pub(crate) fn request(&self) -> &'r RequestFacts<'r> {
-        self.request
-    }
-
-    /// Returns the time of the request.
-    pub(crate) fn wall(&self) -> WallTime {
-        self.wall
-    }
-
     /// Returns the values that a key part depends on besides the request.
     pub(crate) fn around<'a>(&self, rule: &'a Rule) -> Around<'a> {
         Around {
-            matcher: Some(&rule.matcher),
+            matcher: &rule.matcher,
             ipv6_prefix: self.ipv6_prefix,
-            path_case: rule.matcher.path_case,
         }
     }
 
@@ -109,82 +101,88 @@ impl<'p, 'r> KeyWriter<'p, 'r> {
         rule: &'p Rule,
         number: KeyNumber,
         out: &mut KeyBytes,
-    ) -> KeySubject {
+    ) -> Result<KeySubject, NoKey> {
         let start = out.len();
         let subject = match number {
             0 => self.write_first(rule, out),
             _ => self.write_other(rule, number, out),
         };
-        if matches!(subject, KeySubject::Skip | KeySubject::Deny) {
+        if subject.is_err() {
             self.truncate(start, out);
         }
         subject
     }
 
-    fn write_first(&mut self, rule: &'p Rule, out: &mut KeyBytes) -> KeySubject {
+    fn write_first(&mut self, rule: &'p Rule, out: &mut KeyBytes) -> Result<KeySubject, NoKey> {
         let mut subject = KeySubject::Known;
         for part in &rule.key {
             let value = self.part(part, rule, out);
             match (value, &rule.missing_key) {
                 (PartValue::Written | PartValue::FirstOfSeveral, _) => continue,
-                (PartValue::Missing, MissingKey::Skip) => return KeySubject::Skip,
+                (PartValue::Missing, MissingKey::Skip) => return Err(NoKey::Skip),
                 // No stand-in, because a client could name a second value to be counted by it.
                 (PartValue::Ambiguous, _) | (PartValue::Missing, MissingKey::Deny) => {
-                    return KeySubject::Deny;
+                    return Err(NoKey::Deny);
                 }
                 (PartValue::Missing, MissingKey::Shared) => write_missing(None, out),
                 (PartValue::Missing, MissingKey::Use(part)) => {
                     let mut value = KeyBytes::default();
                     if self.value(part, rule, &mut value) == PartValue::Ambiguous {
-                        return KeySubject::Deny;
+                        return Err(NoKey::Deny);
                     }
                     write_stand_in(part, &value, out);
                 }
             }
             subject = KeySubject::StandIn;
         }
-        subject
+        Ok(subject)
     }
 
-    fn write_other(&self, rule: &Rule, number: KeyNumber, out: &mut KeyBytes) -> KeySubject {
+    fn write_other(
+        &self,
+        rule: &Rule,
+        number: KeyNumber,
+        out: &mut KeyBytes,
+    ) -> Result<KeySubject, NoKey> {
         let (mut subject, mut rest) = (KeySubject::Known, number);
         for part in &rule.key {
-            let values = self.rule_parts(part, rule);
-            let (of_part, bytes) = &values[rest % values.len()];
-            rest /= values.len();
-            out.extend(bytes);
-            match of_part {
-                KeySubject::Known => {}
-                KeySubject::StandIn => subject = KeySubject::StandIn,
-                KeySubject::Skip | KeySubject::Deny => return *of_part,
-            }
+            let mut values = self.rule_parts(part, rule);
+            let count = values.len();
+            let (of_part, bytes) = values.swap_remove(rest % count)?;
+            rest /= count;
+            out.extend(&bytes);
+            subject = subject.max(of_part);
         }
-        subject
+        Ok(subject)
     }
 
     /// Returns all values of a part under a rule, at least one.
-    fn rule_parts(&self, part: &KeyPart, rule: &Rule) -> Vec<(KeySubject, KeyBytes)> {
+    fn rule_parts(
+        &self,
+        part: &KeyPart,
+        rule: &Rule,
+    ) -> Vec<Result<(KeySubject, KeyBytes), NoKey>> {
         let all = |part: &KeyPart| part.all(self.request, self.around(rule), MAX_KEYS + 1);
         let Ok(values) = all(part) else {
-            return vec![(KeySubject::Deny, KeyBytes::default())];
+            return vec![Err(NoKey::Deny)];
         };
         let stand_in = |part: &KeyPart, value: Option<KeyBytes>| {
             let mut out = KeyBytes::default();
             write_stand_in(part, &value.unwrap_or_default(), &mut out);
-            (KeySubject::StandIn, out)
+            Ok((KeySubject::StandIn, out))
         };
         let mut out = Vec::new();
         for value in values {
             match (value, &rule.missing_key) {
-                (Some(bytes), _) => out.push((KeySubject::Known, bytes)),
-                (None, MissingKey::Skip) => out.push((KeySubject::Skip, KeyBytes::default())),
-                (None, MissingKey::Deny) => out.push((KeySubject::Deny, KeyBytes::default())),
+                (Some(bytes), _) => out.push(Ok((KeySubject::Known, bytes))),
+                (None, MissingKey::Skip) => out.push(Err(NoKey::Skip)),
+                (None, MissingKey::Deny) => out.push(Err(NoKey::Deny)),
                 (None, MissingKey::Shared) => out.push(stand_in(part, None)),
                 (None, MissingKey::Use(part)) => match all(part) {
                     Ok(values) => {
                         out.extend(values.into_iter().map(|value| stand_in(part, value)));
                     }
-                    Err(_) => out.push((KeySubject::Deny, KeyBytes::default())),
+                    Err(_) => out.push(Err(NoKey::Deny)),
                 },
             }
         }

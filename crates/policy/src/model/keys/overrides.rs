@@ -64,7 +64,8 @@ pub(crate) enum PartPattern {
 /// The overrides of a rule.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overrides {
-    all: Vec<Override>,
+    /// In the order of the file.
+    pub(crate) all: Vec<Override>,
     /// Those with the most parts first.
     exact: Vec<ExactOverrides>,
     /// The longest first.
@@ -111,14 +112,6 @@ struct PatternOverride {
 }
 
 impl Overrides {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
-    pub(crate) fn all(&self) -> &[Override] {
-        &self.all
-    }
-
     pub(crate) fn pattern_count(&self) -> usize {
         self.patterns.len()
     }
@@ -315,7 +308,7 @@ mod tests {
     use super::*;
     use crate::model::keys::key_part::Around;
     use crate::model::matching::request::RequestFacts;
-    use crate::{Facts, KeyPart, PathCase};
+    use crate::{Facts, KeyPart, Matcher};
 
     #[test]
     fn a_short_key_and_its_override_fill_a_line_of_the_cache() {
@@ -360,9 +353,8 @@ mod tests {
             parts: &vec![KeyPart::Host; values.len()],
             request: &RequestFacts::new(&facts),
             around: Around {
-                matcher: None,
+                matcher: &Matcher::default(),
                 ipv6_prefix: 64,
-                path_case: PathCase::Insensitive,
             },
             unix_nanos,
         };

@@ -117,7 +117,7 @@ impl Held<'_> {
 impl Variants {
     /// Returns true if the rule's own numbers hold for all keys.
     pub fn is_empty(&self) -> bool {
-        self.plans.is_empty() && self.overrides.is_empty() && self.day_attribute.is_none()
+        self.plans.is_empty() && self.overrides.all.is_empty() && self.day_attribute.is_none()
     }
 
     /// Returns the attribute with the day of the month on which the months of a key begin.
@@ -147,7 +147,7 @@ impl Variants {
 
     /// Returns the overrides, in the order of the file.
     pub fn overrides(&self) -> &[Override] {
-        self.overrides.all()
+        &self.overrides.all
     }
 
     /// Returns the variants that a key may be charged to, whatever its plan and its day, each once.
@@ -173,7 +173,7 @@ impl Variants {
 
     /// Tells each variant of a rule which keys it is for: those of a plan, or single ones.
     pub(crate) fn relate(&mut self, own: &Limit) {
-        let overrides = self.overrides.all().iter();
+        let overrides = self.overrides.all.iter();
         let single = overrides.filter_map(|found| found.allowance.variant());
         let single = single.flat_map(|first| self.of_allowance(first));
         let single: BTreeSet<_> = single.map(|variant| variant.limit.id).collect();

@@ -30,7 +30,7 @@ pub(crate) use json::leaves as json_leaves;
 pub use response::ResponseReader;
 
 use crate::ValueError;
-use crate::http::octets::{split_once, trim, values_of};
+use crate::http::octets::{only, split_once, trim, values_of};
 
 /// Maximum number of steps of a JSON pointer.
 const MAX_STEPS: usize = 16;
@@ -45,8 +45,8 @@ const MAX_STEPS: usize = 16;
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BodyField {
-    /// As in the policy.
-    text: Box<str>,
+    /// As in the policy; also the name of the attribute that may stand for it.
+    pub(crate) text: Box<str>,
     place: Place,
 }
 
@@ -123,11 +123,6 @@ impl BodyField {
             Place::Form(name) => Some(name),
             Place::Json(_) => None,
         }
-    }
-
-    /// Returns it as in the policy, which is also the name of the attribute that may stand for it.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.text
     }
 }
 
@@ -206,11 +201,7 @@ fn syntax(headers: &[(&str, &[u8])]) -> Option<Syntax> {
     if encodings.any(|value| !value.eq_ignore_ascii_case(b"identity")) {
         return None;
     }
-    let mut types = values_of(headers, "content-type");
-    let (value, None) = (types.next()?, types.next()) else {
-        return None;
-    };
-    let value = value.to_ascii_lowercase();
+    let value = only(values_of(headers, "content-type"))?.to_ascii_lowercase();
     let mut parts = value.split(|byte| *byte == b';').map(trim);
     let essence = parts.next()?;
     if !parts.all(leaves_utf8) {

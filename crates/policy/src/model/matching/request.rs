@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::net::IpAddr;
 
-use crate::http::path::{Normal, PathCase, Readings};
+use crate::http::path::{Normal, Readings};
 use crate::model::client::geo::AsnText;
 use crate::{Asn, BodyField, BodyValue, Country, Facts, Geo, model::matching::pattern};
 
@@ -16,7 +16,8 @@ pub(crate) struct RequestFacts<'a> {
     host: OnceCell<Normal<'a>>,
     method: OnceCell<Normal<'a>>,
     geo: Option<&'a Geo>,
-    country: OnceCell<Country>,
+    /// Empty until the country is asked for.
+    pub(crate) country: OnceCell<Country>,
     network: OnceCell<AsnText>,
 }
 
@@ -37,11 +38,6 @@ impl<'a> RequestFacts<'a> {
     /// Sets the source of the country and the network, unless the facts have them.
     pub(crate) fn located_by(self, geo: Option<&'a Geo>) -> Self {
         Self { geo, ..self }
-    }
-
-    /// Returns the normal path; never empty.
-    pub(crate) fn path(&self, case: PathCase) -> &[u8] {
-        self.readings().normal().path(case)
     }
 
     /// Returns the path as each kind of server reads it.
@@ -91,11 +87,6 @@ impl<'a> RequestFacts<'a> {
         *self.country.get_or_init(found)
     }
 
-    /// Returns the country if it was looked up.
-    pub(crate) fn known_country(&self) -> Option<Country> {
-        self.country.get().copied()
-    }
-
     /// Returns the number of the network as text, `AS3320`, looked up once.
     pub(crate) fn network(&self) -> &[u8] {
         let found = || match (self.facts.network, self.geo) {
@@ -115,7 +106,7 @@ impl<'a> RequestFacts<'a> {
     /// Returns the value of a field of the body: that of an attribute with its name, else of the
     /// body. A field of a form that the query names, too, is ambiguous.
     pub(crate) fn body(&self, field: &BodyField) -> BodyValue<&'a str> {
-        if let Some(stated) = self.attribute(field.as_str()) {
+        if let Some(stated) = self.attribute(&field.text) {
             return BodyValue::Text(stated);
         }
         match self.facts.body.map(|body| body.value(field)) {

@@ -14,12 +14,10 @@
 //!   priority   [ api            ip 20  headroom ] [ api       ip  enforce ]
 //! ```
 
-use std::ops::ControlFlow;
-
 use ratekeeper_core::{Algorithm as _, Key, KeyBuilder, Mode, Permits};
 
 use super::{Charges, Entry, NoCharge, Policy};
-use crate::model::keys::key_writer::{KeyNumber, KeySubject, KeyWriter, MAX_KEYS};
+use crate::model::keys::key_writer::{KeyNumber, KeySubject, KeyWriter, MAX_KEYS, NoKey};
 use crate::{Allowance, HeldBy, Numbers, Rule};
 
 impl Policy {
@@ -31,10 +29,10 @@ impl Policy {
         keys: &mut KeyWriter<'p, '_>,
         out: &mut Charges,
     ) {
-        if rule.is_exempt(keys.request()) {
+        if rule.is_exempt(keys.request) {
             return out.add_uncharged(index, NoCharge::Exempt);
         }
-        let descriptor = keys.facts().descriptor;
+        let descriptor = keys.request.facts.descriptor;
         let numbers = descriptor.and_then(|descriptor| descriptor.instead);
         if let Some(none) = numbers.filter(|numbers| numbers.permits() == Permits::ZERO) {
             if let Some(mode) = rule.mode_of(None) {
@@ -48,24 +46,19 @@ impl Policy {
         let seen = rule
             .distinct
             .and_then(|index| self.rules.get(index as usize));
-        let mut count = 1;
-        let mut number = 0;
-        while number < count {
-            if self
-                .add_key(index, rule, number, keys, numbers, out)
-                .is_break()
-            {
-                return;
-            }
-            number += 1;
-            count = keys.count(seen.unwrap_or(rule));
-            if count > MAX_KEYS {
+        for number in 0..=MAX_KEYS {
+            let added = self.add_key(index, rule, number, keys, numbers, out);
+            let count = keys.count(seen.unwrap_or(rule));
+            if added == Err(NoKey::Deny) || count > MAX_KEYS {
                 return out.add_missing(index, rule);
+            }
+            if number + 1 >= count {
+                return;
             }
         }
     }
 
-    /// Adds the charge under one key of the request; breaks if the rule refuses without one.
+    /// Adds the charge under one key of the request, if the rule applies to it and has a limit.
     fn add_key<'p>(
         &'p self,
         index: u32,
@@ -74,22 +67,16 @@ impl Policy {
         keys: &mut KeyWriter<'p, '_>,
         numbers: Option<Numbers>,
         out: &mut Charges,
-    ) -> ControlFlow<()> {
-        const GO_ON: ControlFlow<()> = ControlFlow::Continue(());
+    ) -> Result<(), NoKey> {
         let start = out.bytes.end();
-        let subject = keys.write(rule, number, &mut out.bytes);
-        match subject {
-            KeySubject::Skip => return GO_ON,
-            KeySubject::Deny => {
-                self.set_aside(rule, rule.mode_of(None).unwrap_or(Mode::Shadow), keys, out);
-                out.add_missing(index, rule);
-                return ControlFlow::Break(());
-            }
-            KeySubject::Known | KeySubject::StandIn => {}
+        let written = keys.write(rule, number, &mut out.bytes);
+        if written == Err(NoKey::Deny) {
+            self.set_aside(rule, rule.mode_of(None).unwrap_or(Mode::Shadow), keys, out);
         }
+        let subject = written?;
         let key = Key::from_bytes(&out.bytes[start as usize..]);
         let Some(mode) = rule.mode_of(Some(key)) else {
-            return GO_ON; // off
+            return Ok(()); // off
         };
         let set_aside_before = out.set_aside.len();
         self.set_aside(rule, mode, keys, out);
@@ -103,21 +90,18 @@ impl Policy {
         let variant = match allowance {
             Allowance::Own => None,
             Allowance::Variant(variant) => Some(variant),
-            Allowance::Unlimited => return GO_ON,
+            Allowance::Unlimited => return Ok(()),
             Allowance::Blocked => {
                 out.bar(index, rule, mode);
-                return GO_ON;
+                return Ok(());
             }
         };
-        let Some(cost) = rule.cost.of(keys.request()) else {
-            out.add_missing(index, rule);
-            return ControlFlow::Break(());
-        };
+        let cost = rule.cost.of(keys.request).ok_or(NoKey::Deny)?;
         let replaced = numbers.and_then(|numbers| {
             let limit = rule.limit_of(numbers, self.origin)?;
             Some(out.add_replaced(limit, numbers))
         });
-        let is_diverted = mode == Mode::Enforce && rule.is_diverted(keys.facts());
+        let is_diverted = mode == Mode::Enforce && rule.is_diverted(keys.request.facts);
         let entry = Entry {
             rule: index,
             key: start..out.bytes.end(),
@@ -130,27 +114,25 @@ impl Policy {
         };
         if banned.is_some() {
             out.entries.push(entry);
-            return GO_ON;
+            return Ok(());
         }
-        match self.add_condition(rule, &entry, number, keys, out) {
-            KeySubject::Skip => {
-                out.set_aside.truncate(set_aside_before); // does not apply
-                return GO_ON;
-            }
-            KeySubject::Deny => return ControlFlow::Break(()),
-            KeySubject::Known | KeySubject::StandIn => {}
+        let condition = self.add_condition(rule, &entry, number, keys, out);
+        if condition == Err(NoKey::Skip) {
+            out.set_aside.truncate(set_aside_before); // does not apply
         }
+        condition?;
         out.entries.push(entry);
         // The numbers of a caller stand alone.
         if numbers.is_none() {
             self.add_beside(rule, number, keys, out);
         }
-        GO_ON
+        Ok(())
     }
 
-    /// Adds the condition or the headroom of an entry of a rule, if it has one. Returns
-    /// [`KeySubject::Skip`] or [`KeySubject::Deny`] if the request has no value to count, and is
-    /// not charged for that reason.
+    /// Adds the condition or the headroom of an entry of a rule, if it has one.
+    ///
+    /// # Errors
+    /// If the request has no value to count, and is not charged for that reason.
     fn add_condition<'p>(
         &'p self,
         rule: &'p Rule,
@@ -158,10 +140,10 @@ impl Policy {
         number: KeyNumber,
         keys: &mut KeyWriter<'p, '_>,
         out: &mut Charges,
-    ) -> KeySubject {
+    ) -> Result<(), NoKey> {
         if let Some(priority) = rule.priority.as_deref()
             && entry.cost > Permits::ZERO
-            && !priority.holds(keys.request())
+            && !priority.holds(keys.request)
         {
             let capacity = out.limit(entry, rule).algorithm.capacity();
             out.entries.push(Entry {
@@ -170,25 +152,16 @@ impl Policy {
                 ..entry.clone()
             });
         }
-        let Some(index) = rule.distinct else {
-            return KeySubject::Known;
-        };
-        let Some(seen) = self.rules.get(index as usize) else {
-            return KeySubject::Known;
+        let seen = |index: u32| Some((index, self.rules.get(index as usize)?));
+        let Some((index, seen)) = rule.distinct.and_then(seen) else {
+            return Ok(());
         };
         let start = out.bytes.end();
         if rule.key.is_empty() {
             // The first part chooses the slot on a cluster: that of the limit, which is its name.
             KeyBuilder::new(&mut out.bytes).part(rule.limit.name.as_bytes());
         }
-        match keys.write(seen, number, &mut out.bytes) {
-            KeySubject::Skip => return KeySubject::Skip,
-            KeySubject::Deny => {
-                out.add_missing(entry.rule, rule);
-                return KeySubject::Deny;
-            }
-            KeySubject::Known | KeySubject::StandIn => {}
-        }
+        keys.write(seen, number, &mut out.bytes)?;
         out.entries.push(Entry {
             rule: index,
             key: start..out.bytes.end(),
@@ -196,14 +169,14 @@ impl Policy {
             mode: Mode::Once,
             ..entry.clone()
         });
-        KeySubject::Known
+        Ok(())
     }
 
     /// Notes the rules that a rule which applies replaces, unless it acts as in shadow mode.
     fn set_aside(&self, rule: &Rule, mode: Mode, keys: &KeyWriter<'_, '_>, out: &mut Charges) {
         let is_set_aside = mode == Mode::Enforce && !rule.replaces.is_empty();
         // In doubt the request is counted by both.
-        if !is_set_aside || !rule.matcher.exempts(keys.request()) {
+        if !is_set_aside || !rule.matcher.exempts(keys.request) {
             return;
         }
         for &index in &rule.replaces {

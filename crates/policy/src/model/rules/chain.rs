@@ -11,7 +11,6 @@
 use std::sync::Arc;
 
 use ratekeeper_core::{Key, Mode, Permits};
-use smallvec::SmallVec;
 
 use crate::model::keys::key_writer::{KeyNumber, KeySubject, KeyWriter};
 use crate::{Allowance, Charges, Entry, Policy, Role, Rule, RuleMode, Signal};
@@ -57,7 +56,7 @@ impl Policy {
                 continue;
             };
             let entry = match &other.role {
-                Role::Elastic(gate) if !gate.is_open(keys.wall()) => None,
+                Role::Elastic(gate) if !gate.is_open(keys.wall) => None,
                 Role::Soft | Role::Elastic(_) => extra(index, other, &out.entries[head]),
                 Role::Limit | Role::Allowance | Role::Candidate | Role::Seen => {
                     let Ok(entry) = self.allowance_entry(index, other, rule, number, keys, out)
@@ -84,21 +83,20 @@ impl Policy {
         keys: &mut KeyWriter<'p, '_>,
         out: &mut Charges,
     ) -> Result<Option<Entry>, Unlimited> {
-        let descriptor = keys.facts().descriptor;
+        let descriptor = keys.request.facts.descriptor;
         let named = descriptor.is_none_or(|descriptor| rule.names_all(&descriptor));
-        if !named || !rule.is_active(keys.wall()) || !rule.holds(keys.request()) {
+        if !named || !rule.is_active(keys.wall) || !rule.holds(keys.request) {
             return Ok(None);
         }
         let start = out.bytes.end();
         let number = if rule.key == head.key { number } else { 0 };
-        let subject = keys.write(rule, number, &mut out.bytes);
-        if matches!(subject, KeySubject::Skip | KeySubject::Deny) {
+        let Ok(subject) = keys.write(rule, number, &mut out.bytes) else {
             return Ok(None);
-        }
+        };
         if rule.key != head.key && keys.count(rule) > 1 {
             return Ok(None); // one of its keys would admit the request, and the others not count it
         }
-        let Some(cost) = rule.cost.of(keys.request()) else {
+        let Some(cost) = rule.cost.of(keys.request) else {
             return Ok(None);
         };
         let key = Key::from_bytes(&out.bytes[start as usize..]);
@@ -127,17 +125,11 @@ impl Policy {
 
     /// Takes over the levels of the signals that `before` has as well.
     pub fn keep_signals(&mut self, before: &Self) {
-        let kept = |signal: &Arc<Signal>| {
+        let gates = self.rules.gates_mut().map(|gate| &mut gate.signal);
+        for signal in self.signals.iter_mut().chain(gates) {
             let mut known = before.signals.iter();
-            let known = known.find(|known| known.name() == signal.name());
-            Arc::clone(known.unwrap_or(signal))
-        };
-        self.signals = self.signals.iter().map(kept).collect();
-        let signals: SmallVec<[Arc<Signal>; 4]> = self.signals.iter().cloned().collect();
-        for gate in self.rules.gates_mut() {
-            let mut kept = signals.iter();
-            if let Some(kept) = kept.find(|kept| kept.name() == gate.signal.name()) {
-                gate.signal = Arc::clone(kept);
+            if let Some(known) = known.find(|known| known.name() == signal.name()) {
+                *signal = Arc::clone(known);
             }
         }
     }

@@ -4,7 +4,7 @@ use ratekeeper_core::Key;
 
 use super::*;
 use crate::model::matching::request::RequestFacts;
-use crate::{Facts, Field, KeyBytes, Matcher, PathCase, Pattern};
+use crate::{Facts, Field, KeyBytes, Matcher, Pattern};
 
 #[test]
 fn key_parts_print_as_they_are_written() {
@@ -245,10 +245,10 @@ fn an_unknown_value_is_missing() {
 fn check(part: &str, facts: &Facts<'_>, matcher: Option<&Matcher>, expected: Option<&str>) {
     let mut out = KeyBytes::default();
     let request = RequestFacts::new(facts);
+    let any = Matcher::default();
     let around = Around {
-        matcher,
+        matcher: matcher.unwrap_or(&any),
         ipv6_prefix: 64,
-        path_case: PathCase::Insensitive,
     };
     let part = KeyPart::parse(part).unwrap();
     let value = part.write(&request, around, &mut out);

@@ -11,10 +11,9 @@ use crate::{
 /// Values that a key part depends on besides the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Around<'a> {
-    /// Of the rule, if there is one: it chooses the readings of the path that count.
-    pub(crate) matcher: Option<&'a Matcher>,
+    /// Chooses the readings of the path that count.
+    pub(crate) matcher: &'a Matcher,
     pub(crate) ipv6_prefix: u8,
-    pub(crate) path_case: PathCase,
 }
 
 /// Result of writing a key part.
@@ -116,12 +115,9 @@ impl KeyPart {
     ) -> Result<(), AmbiguousBody> {
         let facts = request.facts;
         let take_normal = |value: Stated<'_>| take(value.normal);
-        let text = match self {
-            Self::All | Self::Ip { .. } => return Ok(()),
-            Self::Bearer => {
-                stated::each_bearer(facts, take);
-                return Ok(());
-            }
+        match self {
+            Self::All | Self::Ip { .. } => {}
+            Self::Bearer => stated::each_bearer(facts, take),
             Self::ApiKey => {
                 // An empty value says that an application may find none in this place.
                 let [mut by_header, mut by_bearer] = [None; 2];
@@ -137,53 +133,38 @@ impl KeyPart {
                 if by_header != Some(true) && by_bearer != Some(true) {
                     take(b"");
                 }
-                return Ok(());
             }
-            Self::Cookie(name) => {
-                StatedPlace::Cookie(name).each(facts, take_normal);
-                return Ok(());
-            }
-            Self::Header(name) => {
-                StatedPlace::Header(name).each(facts, take_normal);
-                return Ok(());
-            }
-            Self::Query(name) => {
-                StatedPlace::Query(name).each(facts, take_normal);
-                return Ok(());
-            }
-            Self::Path | Self::Route => match around.matcher {
-                None => request.path(around.path_case),
-                Some(matcher) => {
-                    matcher.each_path(request, |path, route| match route {
-                        Some(route) if *self == Self::Route => take(route.as_bytes()),
-                        _ => take(path),
-                    });
-                    return Ok(());
-                }
-            },
-            Self::Method => request.method(),
-            Self::Host => request.host(),
-            Self::Country => request.country().code().as_bytes(),
-            Self::Continent => request.country().continent().as_bytes(),
-            Self::Asn => request.network(),
-            Self::Attribute(name) => request.attribute(name).unwrap_or_default().as_bytes(),
-            Self::Claim(name) => request.claim(name).unwrap_or_default().as_bytes(),
+            Self::Cookie(name) => StatedPlace::Cookie(name).each(facts, take_normal),
+            Self::Header(name) => StatedPlace::Header(name).each(facts, take_normal),
+            Self::Query(name) => StatedPlace::Query(name).each(facts, take_normal),
+            Self::Path | Self::Route => around.matcher.each_path(request, |path, route| {
+                take(match route {
+                    Some(route) if *self == Self::Route => route.as_bytes(),
+                    _ => path,
+                });
+            }),
+            Self::Method => take(request.method()),
+            Self::Host => take(request.host()),
+            Self::Country => take(request.country().code().as_bytes()),
+            Self::Continent => take(request.country().continent().as_bytes()),
+            Self::Asn => take(request.network()),
+            Self::Attribute(name) => take(request.attribute(name).unwrap_or_default().as_bytes()),
+            Self::Claim(name) => take(request.claim(name).unwrap_or_default().as_bytes()),
             Self::Body(field) => match request.body(field) {
-                BodyValue::Text(text) => text.as_bytes(),
+                BodyValue::Text(text) => take(text.as_bytes()),
                 BodyValue::Absent | BodyValue::Other => {
                     // Some applications read a field of a form in the query, too.
                     field.each_in_query(facts, take_normal);
-                    b""
+                    take(b"");
                 }
                 BodyValue::Ambiguous => return Err(AmbiguousBody),
             },
             Self::Descriptor(name) => {
                 let descriptor = request.facts.descriptor.as_ref();
                 let value = descriptor.and_then(|descriptor| name.of(descriptor));
-                value.unwrap_or_default().as_bytes()
+                take(value.unwrap_or_default().as_bytes());
             }
-        };
-        take(text);
+        }
         Ok(())
     }
 
@@ -220,10 +201,13 @@ impl KeyPart {
 
     /// Appends the value of a part that a key holds in one spelling.
     pub(crate) fn write_fact(&self, facts: &Facts<'_>, path_case: PathCase, out: &mut KeyBytes) {
-        let around = Around {
-            matcher: None,
-            ipv6_prefix: 128,
+        let matcher = Matcher {
             path_case,
+            ..Matcher::default()
+        };
+        let around = Around {
+            matcher: &matcher,
+            ipv6_prefix: 128,
         };
         self.write(&RequestFacts::new(facts), around, out);
     }
