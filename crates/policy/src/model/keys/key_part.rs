@@ -40,7 +40,6 @@ mod plain;
 mod values;
 
 use std::fmt;
-use std::str::FromStr;
 
 use crate::model::keys::value::Prefix;
 use crate::{BodyField, EntryName, ValueError, is_token};
@@ -73,16 +72,23 @@ pub(crate) static PLAIN: [(&str, KeyPart); 11] = [
     ("api_key", KeyPart::ApiKey),
 ];
 
-/// The kinds of parts that a name follows.
-const KINDS: [&str; 8] = [
-    "header",
-    "cookie",
-    "query",
-    "attr",
-    "jwt",
-    "form",
-    "json",
-    "descriptor",
+/// Returns the part of a name, or of the text that ends with it.
+type NamedPart = fn(&str, &str) -> Result<KeyPart, ValueError>;
+
+/// The kinds of parts that a name follows. Names of headers have no case.
+static KINDS: [(&str, NamedPart); 8] = [
+    ("header", |name, _| {
+        Ok(KeyPart::Header(name.to_ascii_lowercase()))
+    }),
+    ("cookie", |name, _| Ok(KeyPart::Cookie(name.into()))),
+    ("query", |name, _| Ok(KeyPart::Query(name.into()))),
+    ("attr", |name, _| Ok(KeyPart::Attribute(name.into()))),
+    ("jwt", |name, _| Ok(KeyPart::Claim(name.into()))),
+    ("form", |_, text| BodyField::parse(text).map(KeyPart::Body)),
+    ("json", |_, text| BodyField::parse(text).map(KeyPart::Body)),
+    ("descriptor", |name, _| {
+        Ok(KeyPart::Descriptor(EntryName::new(name)))
+    }),
 ];
 
 /// One component of a limit's key.
@@ -157,7 +163,7 @@ impl KeyPart {
         }
         match text {
             "json" => BodyField::parse("json:").map(Self::Body),
-            kind if KINDS.contains(&kind) => Err(ValueError::new(
+            kind if KINDS.iter().any(|(known, _)| *known == kind) => Err(ValueError::new(
                 format!("key part `{kind}` needs a name"),
                 format!("write \"{kind}:NAME\""),
             )),
@@ -171,14 +177,8 @@ impl KeyPart {
     }
 
     fn parse_named(text: &str, kind: &str, name: &str) -> Result<Self, ValueError> {
-        let build = match kind {
-            "descriptor" => |name: String| Self::Descriptor(EntryName::new(&name)),
-            "header" => Self::Header,
-            "cookie" => Self::Cookie,
-            "query" => Self::Query,
-            "attr" | "form" | "json" => Self::Attribute, // those of a body are built below
-            "jwt" => Self::Claim,
-            _ => return Err(unknown(text, kind)),
+        let Some((_, build)) = KINDS.iter().find(|(known, _)| *known == kind) else {
+            return Err(unknown(text, kind));
         };
         let is_wire_name = matches!(kind, "header" | "cookie");
         if name.is_empty() || is_wire_name && !name.bytes().all(is_token) {
@@ -199,15 +199,7 @@ impl KeyPart {
                 "use a shorter name",
             ));
         }
-        if matches!(kind, "form" | "json") {
-            return BodyField::parse(text).map(Self::Body);
-        }
-        // Names of headers have no case.
-        Ok(build(if kind == "header" {
-            name.to_ascii_lowercase()
-        } else {
-            name.to_owned()
-        }))
+        build(name, text)
     }
 
     /// Returns true if keys hold only the hash of its values.
@@ -249,13 +241,6 @@ impl fmt::Display for KeyPart {
     }
 }
 
-impl FromStr for KeyPart {
-    type Err = ValueError;
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        Self::parse(text)
-    }
-}
-
 /// Explains a word that is no key part, by the nearest one that is.
 fn unknown(text: &str, kind: &str) -> ValueError {
     /// Maximum number of edits of a near spelling.
@@ -268,7 +253,7 @@ fn unknown(text: &str, kind: &str) -> ValueError {
     };
     let words = PLAIN.iter().map(|(word, _)| (*word, ""));
     let near = words
-        .chain(KINDS.map(|kind| (kind, ":")))
+        .chain(KINDS.iter().map(|(kind, _)| (*kind, ":")))
         .filter_map(|(known, sign)| Some((distance(known)?, known, sign)))
         .min_by_key(|(far, ..)| *far)
         .filter(|(far, known, _)| *far <= NEAR.min(known.len() - 1));
