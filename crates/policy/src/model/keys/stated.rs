@@ -30,6 +30,7 @@ mod spelling;
 use std::iter::once;
 
 use crate::http::octets::{split_once, trim, values_of};
+use crate::http::path::Normal;
 use crate::model::matching::body::{is_same_form_name, json_leaves};
 use crate::{BodyField, Facts};
 
@@ -71,6 +72,11 @@ enum NameMatch {
 }
 
 impl<'v> Stated<'v> {
+    fn new(strict: &'v [u8], normal: &'v Normal<'_>) -> Self {
+        let normal = normal.as_bytes();
+        Self { strict, normal }
+    }
+
     fn plain(value: &'v [u8]) -> Self {
         Self {
             strict: value,
@@ -114,10 +120,7 @@ fn each_parameter(query: &str, name: &str, take: &mut impl FnMut(Stated<'_>)) ->
                 best = best.max(name_match);
                 let strict = decoded(value);
                 let normal = without_escapes(strict.as_bytes());
-                take(Stated {
-                    strict: strict.as_bytes(),
-                    normal: normal.as_bytes(),
-                });
+                take(Stated::new(strict.as_bytes(), &normal));
             }
         }
     }
@@ -185,13 +188,7 @@ fn compare_cookies(found: &[u8], name: &str) -> NameMatch {
 
 /// Takes the spellings of a cookie's value.
 fn take_cookie(strict: &[u8], take: &mut impl FnMut(Stated<'_>)) {
-    let mut take_normal = |value: &[u8]| {
-        let normal = cookie(value);
-        take(Stated {
-            strict,
-            normal: normal.as_bytes(),
-        });
-    };
+    let mut take_normal = |value: &[u8]| take(Stated::new(strict, &cookie(value)));
     take_normal(strict);
     let decoded = decoded(unquoted(strict));
     if let Some(json) = decoded.as_bytes().strip_prefix(JSON_COOKIE) {
@@ -209,13 +206,7 @@ fn each_field(
         return each_line(headers, name, |line| take(Stated::plain(line)));
     }
     let best = each_line(headers, name, |strict| {
-        let mut take_normal = |line: &[u8]| {
-            let normal = credentials(line);
-            take(Stated {
-                strict,
-                normal: normal.as_bytes(),
-            });
-        };
+        let mut take_normal = |line: &[u8]| take(Stated::new(strict, &credentials(line)));
         for line in once(strict).chain(up_to_padding(strict)) {
             take_normal(line);
             let is_of_urls = |byte: &u8| matches!(byte, b'-' | b'_');
@@ -234,10 +225,7 @@ fn each_field(
             let others = tokens(strict, scheme).filter(|token| token.len() < strict.len());
             for token in others.filter(|token| !is_plain(token)) {
                 let line = [scheme, token].join(&b' ');
-                take(Stated {
-                    strict,
-                    normal: credentials(&line).as_bytes(),
-                });
+                take(Stated::new(strict, &credentials(&line)));
             }
         }
     }

@@ -248,14 +248,10 @@ fn any_stated(
     let mut held = None;
     place.each(request.facts, |Stated { strict, normal }| {
         let texts = [FieldValue::Text(strict), FieldValue::Text(normal)];
+        let spellings = &texts[..if strict == normal { 1 } else { 2 }];
         let is_found = held == Some(true)
             || normal.is_empty() && holds(&[])
-            || !strict.is_empty()
-                && holds(if strict == normal {
-                    &texts[..1]
-                } else {
-                    &texts
-                });
+            || !strict.is_empty() && holds(spellings);
         held = Some(is_found);
     });
     held.unwrap_or_else(|| holds(&[]))
