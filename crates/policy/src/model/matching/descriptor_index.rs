@@ -28,6 +28,9 @@ use crate::{Descriptor, EntryName, Field, GlobPiece, Pattern, Rule};
 /// the longest lists of values are left to the comparison.
 const MAX_PLACES: usize = 64;
 
+/// Hash of the names of a limit that names a domain alone.
+const NO_NAMES: u64 = 0;
+
 /// Limits that a descriptor must be compared with.
 pub(crate) type CandidateLimits = SmallVec<[u32; 4]>;
 
@@ -50,16 +53,6 @@ struct ShapeWay(Box<[(EntryName, GlobPiece)]>);
 /// Place of a rule in the index: the pieces it fixes, in the order of names.
 type ShapePlace<'a> = SmallVec<[(&'a EntryName, GlobPiece, &'a [u8]); 4]>;
 
-/// Subject of a hash.
-#[derive(Clone, Copy, Hash, Debug)]
-enum Of {
-    Name,
-    Shape,
-    Way,
-    /// A domain without names.
-    Whole,
-}
-
 impl DescriptorIndex {
     /// Enters a rule for descriptors.
     pub(crate) fn insert(&mut self, index: u32, rule: &Rule) {
@@ -74,13 +67,13 @@ impl DescriptorIndex {
         );
         let each_name = names.iter();
         let each_name = each_name.map(|name| self.name(name.key(), name.number()));
-        let hash_of_names = each_name.fold(0, u64::wrapping_add);
+        let hash_of_names = each_name.fold(NO_NAMES, u64::wrapping_add);
         for domain in domains {
+            let shape = self.shape(domain, hash_of_names);
             if names.is_empty() {
-                self.enter(self.hash(Of::Whole, domain, 0), index);
+                self.enter(shape, index);
                 continue;
             }
-            let shape = self.hash(Of::Shape, domain, hash_of_names);
             for place in places(rule, &names) {
                 let pieces = place.iter();
                 let pieces = pieces.map(|(name, piece, _)| ((*name).clone(), *piece));
@@ -136,9 +129,9 @@ impl DescriptorIndex {
         found: &mut CandidateLimits,
     ) {
         let mut add = |hash| found.extend(self.rules.get(&hash).into_iter().flatten().copied());
-        add(self.hash(Of::Whole, domain, 0));
+        add(self.shape(domain, NO_NAMES));
         let Some(names) = names else { return };
-        let shape = self.hash(Of::Shape, domain, names);
+        let shape = self.shape(domain, names);
         let ways = self.shapes.get(&shape).into_iter().flatten();
         for (number, way) in ways.enumerate() {
             let mut hasher = self.way(shape, number);
@@ -163,20 +156,20 @@ impl DescriptorIndex {
             let before = entries[..index].iter().filter(|(k, _)| k == key).count();
             self.name(key, before + 1)
         });
-        Some(names.fold(0, u64::wrapping_add))
+        Some(names.fold(NO_NAMES, u64::wrapping_add))
     }
 
     fn name(&self, key: &str, number: usize) -> u64 {
-        self.hasher.hash_one((Of::Name, number, key))
+        self.hasher.hash_one((number, key))
     }
 
-    fn hash(&self, of: Of, domain: Option<&[u8]>, names: u64) -> u64 {
-        self.hasher.hash_one((of, names, domain))
+    fn shape(&self, domain: Option<&[u8]>, names: u64) -> u64 {
+        self.hasher.hash_one((names, domain))
     }
 
     fn way(&self, shape: u64, number: usize) -> impl Hasher + use<> {
         let mut hasher = self.hasher.build_hasher();
-        (Of::Way, shape, number).hash(&mut hasher);
+        (shape, number).hash(&mut hasher);
         hasher
     }
 }
