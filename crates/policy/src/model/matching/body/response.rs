@@ -110,10 +110,8 @@ impl ResponseReader {
     /// has none, or names it twice.
     pub fn finish(mut self) -> Vec<Option<String>> {
         match self.form {
-            Form::Document if !self.is_too_long => {
-                json::read(&self.fields, &self.held, &mut self.values);
-            }
-            Form::Document => {}
+            // Nothing is held of one that is too long.
+            Form::Document => json::read(&self.fields, &self.held, &mut self.values),
             Form::Events(line) => {
                 // Some servers leave the empty line out at the end.
                 if !line.is_empty {
