@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use ratekeeper_core::{Nanos, Permits, Quota};
-use ratekeeper_policy::{Policy, Rule, RuleMode};
+use ratekeeper_policy::{Policy, Rule, RuleMode, Rules};
 use ratekeeper_replay::ORIGIN;
 use ratekeeper_replay::report::ReplayReport;
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ pub(crate) fn alone(policy: &Policy, limit: &str, change: impl Fn(&mut Rule)) ->
         }
     }
     let mut policy = policy.clone();
-    policy.rules = rules.into();
+    policy.rules = Rules::new(rules);
     policy
 }
 

@@ -229,9 +229,3 @@ impl<'a> IntoIterator for &'a Rules {
         self.all.iter()
     }
 }
-
-impl From<Vec<Rule>> for Rules {
-    fn from(rules: Vec<Rule>) -> Self {
-        Self::new(rules)
-    }
-}
