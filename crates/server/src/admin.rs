@@ -176,7 +176,7 @@ fn policy(shared: &ServiceContext) -> Response<Reply> {
         document["envoy"] = json!({
             "sha": &**config.sha(),
             "domains": config.domain_count(),
-            "rules": config.rule_count(),
+            "rules": config.rules().len(),
         });
     }
     reply(&document)

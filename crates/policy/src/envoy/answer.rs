@@ -100,17 +100,6 @@ pub(super) struct CountedHits {
     pub(super) shadow: bool,
 }
 
-impl DescriptorAnswer<'_> {
-    /// Answer if no limit applies.
-    pub(super) const NONE: Self = Self {
-        code: EnvoyCode::Ok,
-        current_limit: None,
-        limit_remaining: 0,
-        reset_after_s: None,
-        hits: None,
-    };
-}
-
 impl Hits {
     pub(super) const fn unlimited(series: CounterSeries, hits: u64) -> Self {
         Self {
@@ -122,32 +111,29 @@ impl Hits {
             shadow_mode: 0,
         }
     }
+}
 
-    pub(super) fn new(series: CounterSeries, counted: CountedHits) -> Self {
-        let CountedHits {
-            limit,
-            hits,
-            after,
-            shadow,
-        } = counted;
-        let before = after.saturating_sub(hits);
-        let near = limit * 4 / 5; // down, as the service does
-        let over = after > limit;
+impl CountedHits {
+    /// Returns the amounts that the counting adds to a series.
+    pub(super) fn of_series(self, series: CounterSeries) -> Hits {
+        let before = self.after.saturating_sub(self.hits);
+        let near = self.limit * 4 / 5; // down, as the service does
+        let over = self.after > self.limit;
         let (over_limit, near_limit) = if !over {
-            let beyond = after.saturating_sub(near.max(before));
-            (0, beyond.min(hits))
-        } else if before >= limit {
-            (hits, 0)
+            let beyond = self.after.saturating_sub(near.max(before));
+            (0, beyond.min(self.hits))
+        } else if before >= self.limit {
+            (self.hits, 0)
         } else {
-            (after - limit, limit - near.max(before))
+            (self.after - self.limit, self.limit - near.max(before))
         };
-        Self {
+        Hits {
             series,
-            total_hits: hits,
+            total_hits: self.hits,
             over_limit,
             near_limit,
-            within_limit: if over { 0 } else { hits },
-            shadow_mode: if over && shadow { hits } else { 0 },
+            within_limit: if over { 0 } else { self.hits },
+            shadow_mode: if over && self.shadow { self.hits } else { 0 },
         }
     }
 }
@@ -179,7 +165,7 @@ mod tests {
                 after,
                 shadow,
             };
-            let split = Hits::new(CounterSeries::Rule(RuleId(0)), counted);
+            let split = counted.of_series(CounterSeries::Rule(RuleId(0)));
             let seen = [split.over_limit, split.near_limit, split.within_limit];
             assert_eq!(seen, [over, near, within], "{counted:?}");
             assert_eq!(split.total_hits, hits);

@@ -12,69 +12,53 @@ use super::rule::{EnvoyRateLimit, EnvoyRule, LevelName};
 use super::unit::WindowSpan;
 use super::{Domain, EnvoySettings};
 
-/// The rule or limit that applies to a descriptor.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Applies<'c> {
-    Nothing,
-    Unlimited(&'c EnvoyRule),
-    Limit {
-        current: CurrentLimit<'c>,
-        /// `None` if the limit comes with the call.
-        rule: Option<&'c EnvoyRule>,
-    },
+/// The rule and the limit that apply to a descriptor; neither if nothing applies.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Applies<'c> {
+    /// `None` if the limit comes with the call.
+    pub(super) rule: Option<&'c EnvoyRule>,
+    /// `None` if the rule is unlimited.
+    pub(super) limit: Option<CurrentLimit<'c>>,
 }
 
 impl<'c> Applies<'c> {
-    /// Returns the rule or limit that applies to a descriptor of a known domain.
+    /// Returns the rule and the limit of a descriptor of a known domain.
     pub(super) fn find(domain: &'c Domain, descriptor: &EnvoyDescriptor<'_>) -> Self {
         if let Some(limit) = descriptor.limit {
-            let current = CurrentLimit {
+            let limit = CurrentLimit {
                 name: None,
                 requests_per_unit: limit.requests_per_unit,
                 unit: limit.unit,
                 multiplier: limit.multiplier.max(1),
             };
-            return Self::Limit {
-                current,
+            return Self {
                 rule: None,
+                limit: Some(limit),
             };
         }
-        let Some(rule) = domain.top.find(descriptor) else {
-            return Self::Nothing;
-        };
-        match rule.limit {
-            EnvoyRateLimit::Unlimited => Self::Unlimited(rule),
+        let rule = domain.top.find(descriptor);
+        let limit = rule.and_then(|rule| match rule.limit {
+            EnvoyRateLimit::Unlimited => None,
             EnvoyRateLimit::PerUnit {
                 requests_per_unit,
                 unit,
-            } => Self::Limit {
-                current: CurrentLimit {
-                    name: rule.name.as_deref(),
-                    requests_per_unit,
-                    unit,
-                    multiplier: 1,
-                },
-                rule: Some(rule),
-            },
-        }
-    }
-
-    pub(super) fn rule(&self) -> Option<&'c EnvoyRule> {
-        match self {
-            Self::Nothing => None,
-            Self::Unlimited(rule) => Some(rule),
-            Self::Limit { rule, .. } => *rule,
-        }
+            } => Some(CurrentLimit {
+                name: rule.name.as_deref(),
+                requests_per_unit,
+                unit,
+                multiplier: 1,
+            }),
+        });
+        Self { rule, limit }
     }
 
     /// Returns true if the descriptor votes as a quota. An unlimited rule has no vote: the Go
     /// service leaves it out of both counts. Under the global quota mode, a descriptor without a
     /// rule is a quota that is never over.
     pub(super) fn is_quota(&self, settings: EnvoySettings) -> bool {
-        match self {
-            Self::Nothing => settings.quota_mode,
-            Self::Unlimited(_) => false,
-            Self::Limit { rule, .. } => settings.quota_mode || rule.is_some_and(|rule| rule.quota),
+        match (self.rule, self.limit) {
+            (Some(_), None) => false,
+            (rule, _) => settings.quota_mode || rule.is_some_and(|rule| rule.quota),
         }
     }
 
@@ -84,28 +68,20 @@ impl<'c> Applies<'c> {
         domain: &str,
         descriptor: &EnvoyDescriptor<'_>,
     ) -> Option<CounterSeries> {
-        let rule = match self {
-            Self::Nothing => return None,
+        let Some(rule) = self.rule else {
+            self.limit?;
             // The limit came with the call, so no rule asked for values in a metric.
-            Self::Limit { rule: None, .. } => {
-                let keys = descriptor.entries.iter().map(|(key, _)| *key);
-                let names: Vec<&str> = [domain].into_iter().chain(keys).collect();
-                return Some(CounterSeries::Named(names.join(".")));
-            }
-            Self::Unlimited(rule)
-            | Self::Limit {
-                rule: Some(rule), ..
-            } => rule,
+            let keys = descriptor.entries.iter().map(|(key, _)| *key);
+            let names: Vec<&str> = [domain].into_iter().chain(keys).collect();
+            return Some(CounterSeries::Named(names.join(".")));
         };
-        if rule.series.is_empty() {
+        if !rule.levels.contains(&LevelName::Requested) {
             return Some(CounterSeries::Rule(rule.id));
         }
         let mut name = domain.to_owned();
         for (level, (key, value)) in descriptor.entries.iter().enumerate() {
             name.push('.');
-            if let Some(LevelName::Fixed(written) | LevelName::Written(written)) =
-                rule.series.get(level)
-            {
+            if let Some(written) = rule.levels.get(level).and_then(LevelName::written) {
                 name.push_str(written);
                 continue;
             }

@@ -58,8 +58,6 @@ pub struct Override {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EnvoyCallError {
-    /// No configuration has been loaded yet.
-    NoConfig,
     /// The domain is empty.
     EmptyDomain,
     /// There are no descriptors.
@@ -71,7 +69,6 @@ pub enum EnvoyCallError {
 impl fmt::Display for EnvoyCallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoConfig => f.write_str("no rate limit configuration loaded"),
             Self::EmptyDomain => f.write_str("rate limit domain must not be empty"),
             Self::NoDescriptors => f.write_str("rate limit descriptor list must not be empty"),
             Self::TooManyDescriptors => {

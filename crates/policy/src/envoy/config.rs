@@ -21,8 +21,8 @@ pub struct EnvoyConfig {
     pub(super) domains: HashMap<Box<str>, Domain, RandomState>,
     /// Counters of multiplied spans, by class.
     pub(super) spans: Box<[Limit]>,
-    /// Number of rules in all domains.
-    pub(super) rules: u32,
+    /// Rules of all domains, by number.
+    pub(super) rules: Vec<Arc<EnvoyRule>>,
 }
 
 /// One domain.
@@ -51,7 +51,7 @@ impl EnvoyConfig {
             sha: Arc::default(),
             domains: HashMap::default(),
             spans: of_spans(),
-            rules: 0,
+            rules: Vec::new(),
         }
     }
 
@@ -89,11 +89,6 @@ impl EnvoyConfig {
         self.domains.len()
     }
 
-    /// Returns the number of rules in all domains.
-    pub const fn rule_count(&self) -> u32 {
-        self.rules
-    }
-
     /// Returns true if this domain is configured.
     pub fn has_domain(&self, domain: &str) -> bool {
         self.domains.contains_key(domain)
@@ -101,12 +96,7 @@ impl EnvoyConfig {
 
     /// Returns all rules, by number.
     pub fn rules(&self) -> Vec<&EnvoyRule> {
-        let mut rules = Vec::with_capacity(self.rules as usize);
-        for domain in self.domains.values() {
-            domain.top.each_rule(&mut |rule| rules.push(rule));
-        }
-        rules.sort_unstable_by_key(|rule| rule.id);
-        rules
+        self.rules.iter().map(|rule| &**rule).collect()
     }
 
     /// Returns the counters, so that the store's ids can be set: each name is the identity of its

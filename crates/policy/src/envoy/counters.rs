@@ -21,6 +21,7 @@ use ratekeeper_core::{
     Nanos, Origin, Outage, Permits, Quota, QuotaReset, Window,
 };
 
+use super::rule::LevelName;
 use super::unit::WindowSpan;
 use super::{EnvoyDescriptor, Unit};
 use crate::KeyBytes;
@@ -41,10 +42,8 @@ pub(super) fn of_units(domain: &str, origin: Origin) -> Box<[Limit]> {
         let width = Nanos::from_secs(unit.seconds());
         let window = Window::fixed(quota(width), origin.phase(width));
         let window = window.expect("no unit is longer than 73 years");
-        limit(
-            format!("envoy:{unit}:{domain}"),
-            window.with_denials(DENIALS),
-        )
+        let window = window.with_denials(DENIALS);
+        limit(format!("envoy:{unit}:{domain}"), window)
     };
     Unit::ALL.map(counter).into()
 }
@@ -54,10 +53,8 @@ pub(super) fn of_spans() -> Box<[Limit]> {
     let counter = |class| {
         let window = QuotaReset::new(quota(Nanos::from_secs(1_u64 << class)));
         let window = window.expect("no class is longer than 73 years");
-        limit(
-            format!("envoy:spans:2^{class}s"),
-            window.with_denials(DENIALS),
-        )
+        let window = window.with_denials(DENIALS);
+        limit(format!("envoy:spans:2^{class}s"), window)
     };
     (0..CLASSES).map(counter).collect()
 }
@@ -100,13 +97,13 @@ pub(super) fn write_window(domain: &str, span: WindowSpan, number: u64, out: &mu
 /// Writes entries; a level that shares its counter is written as its pattern.
 pub(super) fn write_entries(
     descriptor: &EnvoyDescriptor<'_>,
-    shared: &[Option<Box<str>>],
+    levels: &[LevelName],
     out: &mut KeyBytes,
 ) {
     for (level, (key, value)) in descriptor.entries.iter().enumerate() {
         write_text(key.as_bytes(), out);
-        match shared.get(level) {
-            Some(Some(pattern)) => {
+        match levels.get(level) {
+            Some(LevelName::Shared { pattern, .. }) => {
                 // Patterns come from the configuration, which bounds them.
                 KeyBuilder::new(out).part(&[MARK, pattern.as_bytes()].concat());
             }
@@ -119,19 +116,22 @@ pub(super) fn write_entries(
 mod tests {
     use super::*;
 
-    fn key(entries: &[(&str, &str)], shared: &[Option<Box<str>>]) -> KeyBytes {
+    fn key(entries: &[(&str, &str)], levels: &[LevelName]) -> KeyBytes {
         let mut out = KeyBytes::default();
         let descriptor = EnvoyDescriptor {
             entries: entries.into(),
             ..EnvoyDescriptor::default()
         };
-        write_entries(&descriptor, shared, &mut out);
+        write_entries(&descriptor, levels, &mut out);
         out
     }
 
     #[test]
     fn keys_never_run_together() {
-        let shared = [Some("b*".into())];
+        let shared = [LevelName::Shared {
+            written: "a_b*".into(),
+            pattern: "b*".into(),
+        }];
         let keys = [
             key(&[("a_b", "c")], &[]),
             key(&[("a", "b_c")], &[]),

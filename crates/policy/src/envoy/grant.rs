@@ -24,7 +24,7 @@ pub(super) fn grant(limit: &CheckedTable<'_>, out: &mut Findings<'_>) -> Option<
             out.error(codes::ENVOY_UNLIMITED, unit.at, message, label)
                 .help("leave out the unit, or `unlimited`");
         }
-        if limit.has("requests_per_unit") {
+        if limit.field("requests_per_unit").is_some() {
             let message = "`requests_per_unit` has no effect beside `unlimited`";
             let at = limit.place_of("requests_per_unit");
             out.warning(codes::ENVOY_IGNORED, at, message, "never used")
@@ -33,18 +33,15 @@ pub(super) fn grant(limit: &CheckedTable<'_>, out: &mut Findings<'_>) -> Option<
         return Some(EnvoyRateLimit::Unlimited);
     }
     let unit = unit_of(unit, limit, out)?;
-    if requests.is_none() && !limit.has("requests_per_unit") {
+    let blocks = limit.field("requests_per_unit").is_none();
+    if blocks {
         let message = "a rate limit without `requests_per_unit` lets nothing pass";
         let label = "0 requests per unit";
         out.warning(codes::ENVOY_BLOCKS, limit.place_of("unit"), message, label)
             .help("write requests_per_unit: 0 if that is meant");
-        return Some(EnvoyRateLimit::PerUnit {
-            requests_per_unit: 0,
-            unit,
-        });
     }
     Some(EnvoyRateLimit::PerUnit {
-        requests_per_unit: requests?,
+        requests_per_unit: if blocks { 0 } else { requests? },
         unit,
     })
 }
@@ -55,21 +52,26 @@ fn unit_of(
     out: &mut Findings<'_>,
 ) -> Option<Unit> {
     let known = Unit::ALL.map(Unit::name);
-    let Some(text) = text else {
-        let at = limit.place_of("unit");
-        let label = format!("expected one of {}", known.join(", "));
-        out.error(codes::ENVOY_UNIT, at, "a rate limit has no unit", label)
-            .help("write for example unit: minute");
-        return None;
-    };
-    if let Some(unit) = Unit::from_name(text.value) {
-        return Some(unit);
-    }
-    let message = format!("`{}` is not a unit", shown(text.value));
     let label = format!("expected one of {}", known.join(", "));
-    let near = out.nearest(text.value, known).unwrap_or("minute");
-    out.error(codes::ENVOY_UNIT, text.at, message, label)
-        .help(format!("write for example unit: {near}"));
+    let (at, message, near) = match text {
+        None => (
+            limit.place_of("unit"),
+            "a rate limit has no unit".to_owned(),
+            None,
+        ),
+        Some(text) => {
+            if let Some(unit) = Unit::from_name(text.value) {
+                return Some(unit);
+            }
+            let message = format!("`{}` is not a unit", shown(text.value));
+            (text.at, message, out.nearest(text.value, known))
+        }
+    };
+    out.error(codes::ENVOY_UNIT, at, message, label)
+        .help(format!(
+            "write for example unit: {}",
+            near.unwrap_or("minute")
+        ));
     None
 }
 

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use ratekeeper_core::Origin;
 
@@ -121,7 +122,6 @@ struct DescriptorPath {
     /// `domain.key_value.key`
     path: String,
     levels: Vec<LevelName>,
-    shared: Vec<Option<Box<str>>>,
 }
 
 /// Descriptors of one level in this file, with their places.
@@ -157,7 +157,6 @@ impl Loader {
         let way = DescriptorPath {
             path: name.to_owned(),
             levels: Vec::new(),
-            shared: Vec::new(),
         };
         let mut scratch = DescriptorLevel::default();
         let level = top.as_mut().map_or(&mut scratch, |domain| &mut domain.top);
@@ -256,12 +255,13 @@ impl Loader {
         table: &CheckedTable<'_>,
         way: &DescriptorPath,
         out: &mut Findings<'_>,
-    ) -> Option<EnvoyRule> {
+    ) -> Option<Arc<EnvoyRule>> {
         let shadow = table.flag("shadow_mode", out);
         let quota = table.flag("quota_mode", out);
         let detailed = table.flag("detailed_metric", out);
         let metadata = table.free("metadata", out);
-        let limit = table.table("rate_limit", TablePlace::RateLimit, out)?;
+        let limit = table.field("rate_limit")?;
+        let limit = CheckedTable::new(limit, TablePlace::RateLimit, out)?;
         let grant = grant(&limit, out);
         let name = limit.text("name", out);
         let replaces = replaces(&limit, name.as_ref(), out);
@@ -269,10 +269,8 @@ impl Loader {
             LevelName::Written(_) if detailed => LevelName::Requested,
             level => level.clone(),
         });
-        let id = RuleId(self.config.rules);
-        self.config.rules += 1;
-        Some(EnvoyRule {
-            id,
+        let rule = Arc::new(EnvoyRule {
+            id: RuleId(self.config.rules.len()),
             path: way.path.as_str().into(),
             limit: grant?,
             name: name.map(|name| name.value.into()),
@@ -280,9 +278,10 @@ impl Loader {
             shadow,
             quota,
             metadata,
-            series: series(levels.collect()),
-            shared: way.shared(),
-        })
+            levels: levels.collect(),
+        });
+        self.config.rules.push(Arc::clone(&rule));
+        Some(rule)
     }
 }
 
@@ -299,47 +298,28 @@ impl DescriptorPath {
             WantedValue::Any => key.to_owned(),
             WantedValue::Exact(value) | WantedValue::Like(value) => format!("{key}_{value}"),
         };
-        let shared = match (table.flag("share_threshold", out), wanted) {
-            (false, _) => None,
-            (true, WantedValue::Like(pattern)) => Some(pattern.into()),
-            (true, _) => {
-                let at = table.place_of("share_threshold");
-                let message = "`share_threshold` without a wildcard shares nothing";
-                out.error(codes::ENVOY_SHARE, at, message, "the value has no `*`")
-                    .help("write a value with a `*`, or leave share_threshold out");
-                None
-            }
-        };
+        let is_shared = table.flag("share_threshold", out);
+        if is_shared && !matches!(wanted, WantedValue::Like(_)) {
+            let at = table.place_of("share_threshold");
+            let message = "`share_threshold` without a wildcard shares nothing";
+            out.error(codes::ENVOY_SHARE, at, message, "the value has no `*`")
+                .help("write a value with a `*`, or leave share_threshold out");
+        }
         let by_value = table.flag("value_to_metric", out);
-        let varies = !matches!(wanted, WantedValue::Exact(_)) && shared.is_none();
         let mut down = self.clone();
         down.path.push('.');
         down.path.push_str(&written);
-        down.levels.push(match (varies, by_value) {
-            (false, _) => LevelName::Fixed(written.into()),
-            (true, false) => LevelName::Written(written.into()),
-            (true, true) => LevelName::Requested,
+        let written = written.into();
+        down.levels.push(match wanted {
+            WantedValue::Exact(_) => LevelName::Fixed(written),
+            WantedValue::Like(pattern) if is_shared => LevelName::Shared {
+                written,
+                pattern: pattern.into(),
+            },
+            _ if by_value => LevelName::Requested,
+            _ => LevelName::Written(written),
         });
-        down.shared.push(shared);
         down
-    }
-
-    /// Returns the patterns that share a counter, if there are any.
-    fn shared(&self) -> Box<[Option<Box<str>>]> {
-        if self.shared.iter().any(Option::is_some) {
-            self.shared.clone().into()
-        } else {
-            Box::default()
-        }
-    }
-}
-
-/// Returns the names of the series of a rule; empty if it has one, named by its path.
-fn series(levels: Vec<LevelName>) -> Box<[LevelName]> {
-    if levels.contains(&LevelName::Requested) {
-        levels.into()
-    } else {
-        Box::default()
     }
 }
 

@@ -83,15 +83,14 @@ impl<'c> Plan<'c> {
         };
         let domain = config.domains.get(call.domain);
         for descriptor in &call.descriptors {
-            let applies =
-                domain.map_or(Applies::Nothing, |domain| Applies::find(domain, descriptor));
+            let applies = domain.map(|domain| Applies::find(domain, descriptor));
             let hits = match (descriptor.hits_addend, call.hits_addend) {
                 (Some(own), _) => Permits::new(own).get(),
                 (None, 0) => 1,
                 (None, shared) => shared.into(),
             };
             plan.steps.push(PlanStep {
-                applies,
+                applies: applies.unwrap_or_default(),
                 hits,
                 direction: descriptor.direction,
                 series: None,
@@ -142,20 +141,18 @@ impl<'c> Plan<'c> {
     /// descriptors that would are counted. Changes between the look and the count are missed.
     pub fn hold_back(&mut self, looked: &[Decision]) {
         let before: SmallVec<[u64; 4]> = looked.iter().map(counted).collect();
-        let mut over: SmallVec<[bool; 4]> = SmallVec::from_elem(false, self.steps.len());
-        for (step, over) in self.steps.iter().zip(&mut over) {
-            let (Applies::Limit { current, .. }, Direction::Take) = (step.applies, step.direction)
-            else {
-                continue;
-            };
+        let is_over = |step: &PlanStep<'_>| {
+            let limit = step.applies.limit;
             // Each descriptor is compared alone, as in the Go service: two of them that share
             // a counter do not add up here, only when they are counted.
-            let after = before[step.count] + step.hits;
-            *over = after > u64::from(current.requests_per_unit);
-        }
-        if over.contains(&true) {
-            for (step, over) in self.steps.iter_mut().zip(over) {
-                step.held = !over;
+            limit.is_some_and(|limit| {
+                let after = before[step.count] + step.hits;
+                step.direction == Direction::Take && after > u64::from(limit.requests_per_unit)
+            })
+        };
+        if self.steps.iter().any(is_over) {
+            for step in &mut self.steps {
+                step.held = !is_over(step);
             }
         }
     }
@@ -182,7 +179,7 @@ impl<'c> Plan<'c> {
             } else {
                 over |= is_over;
             }
-            let rule = step.applies.rule().filter(|_| status.code == EnvoyCode::Ok);
+            let rule = step.applies.rule.filter(|_| status.code == EnvoyCode::Ok);
             if let Some(own) = rule.and_then(|rule| rule.metadata.as_ref())
                 && settings.dynamic_metadata
             {
@@ -207,19 +204,15 @@ impl<'c> Plan<'c> {
 
     /// Rules that another rule of the call replaces do not apply.
     fn replace(&mut self) {
-        let rules = self.steps.iter().filter_map(|step| step.applies.rule());
+        let rules = self.steps.iter().filter_map(|step| step.applies.rule);
         let replaced: SmallVec<[&str; 4]> = rules
             .flat_map(|rule| &rule.replaces)
             .map(|name| &**name)
             .collect();
-        if replaced.is_empty() {
-            return;
-        }
         for step in &mut self.steps {
-            if let Applies::Limit { current, .. } = step.applies
-                && current.name.is_some_and(|name| replaced.contains(&name))
-            {
-                step.applies = Applies::Nothing;
+            let name = step.applies.limit.and_then(|limit| limit.name);
+            if name.is_some_and(|name| replaced.contains(&name)) {
+                step.applies = Applies::default();
             }
         }
     }
@@ -228,7 +221,7 @@ impl<'c> Plan<'c> {
     fn place(&mut self, domain: &'c Domain, call: &EnvoyCall<'_>) {
         for (step, descriptor) in self.steps.iter_mut().zip(&call.descriptors) {
             step.series = step.applies.series(call.domain, descriptor);
-            let Applies::Limit { current, rule } = step.applies else {
+            let Some(current) = step.applies.limit else {
                 continue;
             };
             let start = self.bytes.len();
@@ -242,7 +235,7 @@ impl<'c> Plan<'c> {
             };
             write_entries(
                 descriptor,
-                rule.map_or(&[], |rule| &rule.shared),
+                step.applies.rule.map_or(&[], |rule| &rule.levels),
                 &mut self.bytes,
             );
             let key = start..self.bytes.len();
@@ -272,7 +265,7 @@ impl<'c> Plan<'c> {
         };
         let mut charges: PlannedCharges<'_> = self.counts.iter().map(charge).collect();
         for step in &self.steps {
-            if let Applies::Limit { .. } = step.applies {
+            if step.applies.limit.is_some() {
                 let charge = &mut charges[step.count];
                 charge.cost = charge.cost + Permits::new(cost(step));
             }
@@ -284,16 +277,15 @@ impl<'c> Plan<'c> {
     fn status(&self, step: &PlanStep<'c>, after: Option<&mut u64>) -> DescriptorAnswer<'c> {
         let series = step.series.clone();
         let hits = step.hits;
-        let (current, rule) = match step.applies {
-            Applies::Nothing => return DescriptorAnswer::NONE,
-            Applies::Unlimited(_) => {
-                return DescriptorAnswer {
-                    limit_remaining: u32::MAX,
-                    hits: series.map(|series| Hits::unlimited(series, hits)),
-                    ..DescriptorAnswer::NONE
-                };
-            }
-            Applies::Limit { current, rule } => (current, rule),
+        let Applies { rule, limit } = step.applies;
+        let Some(current) = limit else {
+            return DescriptorAnswer {
+                code: EnvoyCode::Ok,
+                current_limit: None,
+                limit_remaining: rule.map_or(0, |_| u32::MAX),
+                reset_after_s: None,
+                hits: series.map(|series| Hits::unlimited(series, hits)),
+            };
         };
         let taken = step.direction == Direction::Take;
         // A store that did not decide admits nothing.
@@ -325,7 +317,7 @@ impl<'c> Plan<'c> {
             reset_after_s: Some(window.left.as_secs_ceil()),
             hits: series
                 .filter(|_| taken)
-                .map(|series| Hits::new(series, counted)),
+                .map(|series| counted.of_series(series)),
         }
     }
 }

@@ -108,7 +108,8 @@ impl<'n> CheckedTable<'n> {
         Some(table)
     }
 
-    fn field(&self, name: &str) -> Option<&'n YamlNode> {
+    /// Returns a field, unless it is null.
+    pub(super) fn field(&self, name: &str) -> Option<&'n YamlNode> {
         let node = *self.fields.get(name)?;
         (!node.is_null()).then_some(node)
     }
@@ -120,10 +121,6 @@ impl<'n> CheckedTable<'n> {
             Some(Content::Quoted(text)) => text.is_empty(),
             Some(_) => false,
         }
-    }
-
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.field(name).is_some()
     }
 
     /// Reads a text as written; an empty one is `None`.
@@ -195,16 +192,6 @@ impl<'n> CheckedTable<'n> {
                 .help(example);
         }
         whole
-    }
-
-    /// Reads a table.
-    pub(super) fn table(
-        &self,
-        name: &str,
-        place: TablePlace,
-        out: &mut Findings<'_>,
-    ) -> Option<Self> {
-        Self::new(self.field(name)?, place, out)
     }
 
     /// Reads a table of any names and values as JSON.

@@ -8,12 +8,12 @@ use super::Unit;
 
 /// Number of a rule of a configuration: dense, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct RuleId(pub(super) u32);
+pub struct RuleId(pub(super) usize);
 
 impl RuleId {
     /// Returns the number.
     pub const fn index(self) -> usize {
-        self.0 as usize
+        self.0
     }
 }
 
@@ -50,20 +50,34 @@ pub struct EnvoyRule {
     pub quota: bool,
     /// Sent to the client's proxy when the rule passes.
     pub metadata: Option<Map<String, Value>>,
-    /// By level: the names of the series of its counters, if one has a value of the request. Empty
-    /// for one series, that of the rule.
-    pub(super) series: Box<[LevelName]>,
-    /// By level: the pattern of values that share one counter. Empty if no level has one.
-    pub(super) shared: Box<[Option<Box<str>>]>,
+    /// By level: its name in a series, and whether its values share a counter.
+    pub(super) levels: Box<[LevelName]>,
 }
 
 /// Form of one level in the name of a series.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum LevelName {
-    /// As in the file: no other value leads here, or all that do are counted as one.
+    /// As in the file: no other value leads here.
     Fixed(Box<str>),
+    /// As in the file: all values of the pattern are counted as one.
+    Shared {
+        written: Box<str>,
+        pattern: Box<str>,
+    },
     /// As in the file, though values of several kinds lead here.
     Written(Box<str>),
     /// The key, with the value that the request brings.
     Requested,
+}
+
+impl LevelName {
+    /// Returns its name if it is that of the file.
+    pub(super) fn written(&self) -> Option<&str> {
+        match self {
+            Self::Fixed(written) | Self::Shared { written, .. } | Self::Written(written) => {
+                Some(written)
+            }
+            Self::Requested => None,
+        }
+    }
 }

@@ -16,6 +16,7 @@
 //! one, nor a deep call to a shallow rule.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use foldhash::quality::RandomState;
 
@@ -48,7 +49,7 @@ struct Wildcard {
 #[derive(Clone, Debug, Default)]
 pub(super) struct TreeNode {
     /// `None` if exempt, or only a way to deeper levels.
-    pub(super) rule: Option<EnvoyRule>,
+    pub(super) rule: Option<Arc<EnvoyRule>>,
     pub(super) below: DescriptorLevel,
 }
 
@@ -79,7 +80,7 @@ impl DescriptorLevel {
         for (key, value) in way {
             level = &level.step(key, value)?.below;
         }
-        level.step(key, value)?.rule.as_ref()
+        level.step(key, value)?.rule.as_deref()
     }
 
     fn step(&self, key: &str, value: &str) -> Option<&TreeNode> {
@@ -89,10 +90,8 @@ impl DescriptorLevel {
         }
         let mut wildcards = values.wildcards.iter();
         let like = wildcards.find(|wildcard| wildcard.glob.matches(value.as_bytes()));
-        match like {
-            Some(wildcard) => Some(&wildcard.node),
-            None => values.any.as_deref(),
-        }
+        like.map(|wildcard| &wildcard.node)
+            .or(values.any.as_deref())
     }
 
     /// Adds a descriptor; returns false if there is one for these values already.
@@ -112,28 +111,5 @@ impl DescriptorLevel {
             _ => return false,
         }
         true
-    }
-
-    /// Calls `show` with every rule, in no order.
-    pub(super) fn each_rule<'t>(&'t self, show: &mut impl FnMut(&'t EnvoyRule)) {
-        for values in self.keys.values() {
-            for node in values.nodes() {
-                if let Some(rule) = &node.rule {
-                    show(rule);
-                }
-                node.below.each_rule(show);
-            }
-        }
-    }
-}
-
-impl Values {
-    /// Returns all descriptors of the key, in no order.
-    fn nodes(&self) -> impl Iterator<Item = &TreeNode> {
-        let wildcards = self.wildcards.iter().map(|wildcard| &wildcard.node);
-        self.exact
-            .values()
-            .chain(wildcards)
-            .chain(self.any.as_deref())
     }
 }

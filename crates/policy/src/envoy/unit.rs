@@ -35,30 +35,26 @@ impl Unit {
         Self::Year,
     ];
 
+    const fn name_and_seconds(self) -> (&'static str, u64) {
+        match self {
+            Self::Second => ("second", 1),
+            Self::Minute => ("minute", 60),
+            Self::Hour => ("hour", 3_600),
+            Self::Day => ("day", 86_400),
+            Self::Week => ("week", 7 * 86_400),
+            Self::Month => ("month", 30 * 86_400),
+            Self::Year => ("year", 365 * 86_400),
+        }
+    }
+
     /// Returns its length in seconds.
     pub const fn seconds(self) -> u64 {
-        match self {
-            Self::Second => 1,
-            Self::Minute => 60,
-            Self::Hour => 3_600,
-            Self::Day => 86_400,
-            Self::Week => 7 * 86_400,
-            Self::Month => 30 * 86_400,
-            Self::Year => 365 * 86_400,
-        }
+        self.name_and_seconds().1
     }
 
     /// Returns its name in a configuration file.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Second => "second",
-            Self::Minute => "minute",
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Week => "week",
-            Self::Month => "month",
-            Self::Year => "year",
-        }
+        self.name_and_seconds().0
     }
 
     /// Returns the unit with this name, in any case.

@@ -52,7 +52,7 @@ pub enum Event {
         /// How many domains it has.
         domains: usize,
         /// How many rules they have.
-        rules: u32,
+        rules: usize,
     },
     /// A new configuration of Envoy's rate limit service was refused; the old one stays.
     #[display("envoy configuration refused (by {trigger}), the old one stays\n{report}")]

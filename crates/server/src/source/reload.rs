@@ -316,7 +316,7 @@ impl ServiceContext {
         match compiled {
             Ok((config, notices)) => {
                 let domains = config.domain_count();
-                let rules = config.rule_count();
+                let rules = config.rules().len();
                 self.install_envoy(config);
                 self.observers.metrics.reload_applied();
                 self.end_refusals(ConfigSource::Envoy);

@@ -30,7 +30,7 @@ fn watching(directory: TempDir) -> Fixture {
 }
 
 /// Returns the domains and rules of the next configuration that a change brings.
-fn reloaded(fixture: &Fixture) -> (usize, u32) {
+fn reloaded(fixture: &Fixture) -> (usize, usize) {
     fixture.await_event(|event| match event {
         Event::EnvoyReloaded {
             trigger: Trigger::File,
