@@ -93,16 +93,16 @@ impl PathRange {
         }
     }
 
-    fn meets(&self, other: &Self) -> bool {
-        let (own, others) = (self.text(), other.text());
-        match (self, other) {
-            (Self::Exact(_), Self::Exact(_)) => own == others,
-            (Self::Exact(_), Self::Prefix(_)) => own.starts_with(others),
-            (Self::Prefix(_), Self::Exact(_)) => others.starts_with(own),
-            (Self::Prefix(_), Self::Prefix(_)) => {
-                own.starts_with(others) || others.starts_with(own)
-            }
+    /// Returns true if a path is one of them.
+    fn holds(&self, path: &str) -> bool {
+        match self {
+            Self::Exact(text) => path == text,
+            Self::Prefix(text) => path.starts_with(text),
         }
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        self.holds(other.text()) || other.holds(self.text())
     }
 }
 
@@ -197,35 +197,28 @@ pub(super) fn write(areas: &[Area], limits: &[ImportedLimit], writer: &mut Write
             if !is_outside || !members.iter().any(|member| serves(*member, other)) {
                 continue;
             }
-            if let Some(inner) = members.iter().find(|member| serves(other, **member)) {
-                writer.unsupported(&format!(
-                    "{}: also counts requests of {}, because {} within it has the limit",
-                    limit.called, areas[other].called, areas[*inner].called
-                ));
-                continue;
-            }
             let shape = &areas[other].shape;
-            let shapes = || members.iter().map(|member| &areas[*member].shape);
-            let arrives_elsewhere = |own: &AreaShape| {
+            let arrives_elsewhere = |member: &usize| {
+                let own = &areas[*member].shape;
                 own.looks_as(shape) && !own.ports.iter().all(|port| shape.ports.contains(port))
             };
             let is_hidden =
                 |member: &usize| serves(*member, other) && areas[*member].shape.is_within(shape);
-            let why = if members.iter().any(is_hidden) {
-                Some("without them it would never apply")
-            } else if shapes().any(arrives_elsewhere) {
-                Some("they arrive at some of its ports only")
+            let inner = members.iter().find(|member| serves(other, **member));
+            let why = if let Some(inner) = inner {
+                format!(", because {} within it has the limit", areas[*inner].called)
+            } else if members.iter().any(is_hidden) {
+                ": without them it would never apply".to_owned()
+            } else if members.iter().any(arrives_elsewhere) {
+                ": they arrive at some of its ports only".to_owned()
             } else {
-                None
-            };
-            if let Some(why) = why {
-                writer.unsupported(&format!(
-                    "{}: also counts requests of {}: {why}",
-                    limit.called, areas[other].called
-                ));
+                exempt[other].extend(names.iter().cloned());
                 continue;
-            }
-            exempt[other].extend(names.iter().cloned());
+            };
+            writer.unsupported(&format!(
+                "{}: also counts requests of {}{why}",
+                limit.called, areas[other].called
+            ));
         }
     }
     write_exemptions(areas, exempt, writer);

@@ -1,7 +1,6 @@
 //! Limits: native limits under construction, and the text that they are written to.
 
 use std::collections::HashSet;
-use std::fmt::Write as _;
 
 use super::Imported;
 use crate::config::{Context, parse};
@@ -67,16 +66,8 @@ impl Writer {
         Some(name)
     }
 
-    /// Writes an exemption of limits that were written before. An exemption of all requests is not
-    /// written: the limits would never apply.
+    /// Writes an exemption of limits that were written before.
     pub(super) fn exempt(&mut self, names: &[String], matches: &Matches, reason: &str) {
-        if matches.is_empty() {
-            let names = names.join(", ");
-            self.unsupported(&format!(
-                "{names}: also counts requests of {reason}: without them it would never apply"
-            ));
-            return;
-        }
         let body = format!(
             "[[exempt]]\nlimits = {}\nmatch = {}\nreason = {}\n",
             list(names),
@@ -161,39 +152,23 @@ pub(super) fn slug(called: &str) -> String {
 }
 
 fn body(name: &str, draft: &ImportedLimit) -> String {
-    let mut text = format!("[[limit]]\nname = {}\n", quoted(name));
-    let mut line = |name: &str, value: String| {
-        writeln!(text, "{name} = {value}").expect("writing to a string does not fail");
-    };
+    let mut lines = vec!["[[limit]]".to_owned(), format!("name = {}", quoted(name))];
     if !draft.matches.is_empty() {
-        line("match", match_table(&draft.matches));
+        lines.push(format!("match = {}", match_table(&draft.matches)));
     }
     let all = ["all".to_owned()];
-    let key = if draft.key.is_empty() {
-        &all
-    } else {
-        &draft.key[..]
-    };
-    line("key", list(key));
-    for more in &draft.lines {
-        text.push_str(more);
-        text.push('\n');
-    }
-    text
+    let key = Some(&draft.key[..]).filter(|key| !key.is_empty());
+    lines.push(format!("key = {}", list(key.unwrap_or(&all))));
+    lines.extend(draft.lines.iter().cloned());
+    lines.join("\n") + "\n"
 }
 
 pub(super) fn match_table(matches: &Matches) -> String {
-    let fields = matches.iter();
-    let fields = fields.map(|(field, values)| format!("{field} = {}", listed(values)));
+    let fields = matches.iter().map(|(field, values)| match &values[..] {
+        [one] => format!("{field} = {}", quoted(one)),
+        several => format!("{field} = {}", list(several)),
+    });
     format!("{{ {} }}", fields.collect::<Vec<_>>().join(", "))
-}
-
-/// Formats values as one of them, or as a list.
-fn listed(values: &[String]) -> String {
-    match values {
-        [one] => quoted(one),
-        several => list(several),
-    }
 }
 
 /// Formats values as a list.
@@ -219,21 +194,4 @@ fn visible(line: &str) -> String {
         }
     };
     line.chars().map(shown).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_exemption_of_all_requests_is_not_written() {
-        let mut writer = Writer::default();
-        writer.exempt(&["a".to_owned()], &Matches::new(), "route b");
-        let imported = writer.finish();
-        assert!(!imported.text.contains("[[exempt]]"), "{}", imported.text);
-        assert_eq!(
-            imported.unsupported,
-            ["a: also counts requests of route b: without them it would never apply"]
-        );
-    }
 }

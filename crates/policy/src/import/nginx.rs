@@ -70,15 +70,8 @@ const PROXY_PROTOCOL: &str = "not imported: write `proxy_protocol = true` in [li
                               the balancers in `trusted_proxies` of [client_ip]";
 
 /// Directives that are read where they hold, and one that limits no rate.
-const OF_LIMITS: [&str; 7] = [
-    "limit_req",
-    "limit_conn",
-    "limit_req_status",
-    "limit_conn_status",
-    "limit_req_dry_run",
-    "limit_conn_dry_run",
-    "limit_except",
-];
+const OF_LIMITS: &str = "limit_req limit_conn limit_req_status limit_conn_status \
+    limit_req_dry_run limit_conn_dry_run limit_except";
 
 /// Converts the limits of a configuration of nginx to native limits.
 ///
@@ -187,11 +180,11 @@ impl Zones {
                     directive.unsupported(why, writer);
                 }
                 _ => {
-                    let is_one = |names: &str| names.split(' ').any(|known| known == name);
-                    let known = UNSUPPORTED.iter().find(|(names, _)| is_one(names));
+                    let mut unsupported = UNSUPPORTED.iter();
+                    let known = unsupported.find(|(names, _)| directive.is_one_of(names));
                     if let Some((_, why)) = known {
                         directive.unsupported(why, writer);
-                    } else if name.starts_with("limit_") && !OF_LIMITS.contains(&name) {
+                    } else if name.starts_with("limit_") && !directive.is_one_of(OF_LIMITS) {
                         directive.unsupported("nginx itself has no such directive", writer);
                     }
                 }
@@ -203,14 +196,12 @@ impl Zones {
 
 /// Returns false for files of parameters and types, which have no limits.
 fn may_limit(file: &str) -> bool {
-    let end = file.rsplit('/').next().unwrap_or(file);
-    !(end.ends_with("_params")
-        || matches!(end.rsplit_once('.'), Some((_, "types")))
-        || file
-            .split('/')
-            .rev()
-            .skip(1)
-            .any(|folder| folder.starts_with("modules")))
+    let (folders, end) = file.rsplit_once('/').unwrap_or(("", file));
+    let is_of_types = matches!(end.rsplit_once('.'), Some((_, "types")));
+    let is_module = folders
+        .split('/')
+        .any(|folder| folder.starts_with("modules"));
+    !(is_of_types || is_module || end.ends_with("_params"))
 }
 
 fn has_limits(directive: &Directive) -> bool {

@@ -66,6 +66,11 @@ impl Directive {
         writer.unsupported(&format!("line {}: {}: {why}", self.line, self.name));
     }
 
+    /// Returns true if its name is one of these words.
+    pub(super) fn is_one_of(&self, names: &str) -> bool {
+        names.split(' ').any(|name| name == self.name)
+    }
+
     /// Returns true for `NAME on;`.
     pub(super) fn is_on(&self) -> bool {
         self.words.first().is_some_and(|word| word == "on")
@@ -143,6 +148,8 @@ impl Reader<'_> {
                 line = self.line;
             }
             let here = start..self.at;
+            let wrong = |label: &str| Err((here.clone(), label.to_owned()));
+            let is_lua = |word: &String| word.ends_with("_by_lua_block");
             let block = match token {
                 Token::Word(word) => {
                     words.push(word);
@@ -150,35 +157,25 @@ impl Reader<'_> {
                 }
                 Token::End => None,
                 Token::Open if depth >= MAX_DEPTH => {
-                    let label = format!("more than {MAX_DEPTH} blocks within one another");
-                    return Err((here, label));
+                    return wrong(&format!("more than {MAX_DEPTH} blocks within one another"));
                 }
-                Token::Open
-                    if words
-                        .first()
-                        .is_some_and(|word| word.ends_with("_by_lua_block")) =>
-                {
+                Token::Open if words.first().is_some_and(is_lua) => {
                     self.skip_block()?;
                     Some(Vec::new())
                 }
                 Token::Open => Some(self.block(depth + 1)?),
                 Token::Close if !words.is_empty() => {
-                    return Err((here, "a directive before it has no `;`".to_owned()));
+                    return wrong("a directive before it has no `;`");
                 }
-                Token::Close if depth == 0 => {
-                    return Err((here, "no block is open here".to_owned()));
+                Token::Close if depth == 0 => return wrong("no block is open here"),
+                Token::Nothing if depth > 0 => return wrong("the text ends within a block"),
+                Token::Nothing if !words.is_empty() => {
+                    return wrong("the text ends within a directive");
                 }
-                Token::Close => return Ok(directives),
-                Token::Nothing if depth > 0 => {
-                    return Err((here, "the text ends within a block".to_owned()));
-                }
-                Token::Nothing if words.is_empty() => return Ok(directives),
-                Token::Nothing => {
-                    return Err((here, "the text ends within a directive".to_owned()));
-                }
+                Token::Close | Token::Nothing => return Ok(directives),
             };
             if words.is_empty() {
-                return Err((here, "expected the name of a directive".to_owned()));
+                return wrong("expected the name of a directive");
             }
             directives.push(Directive {
                 name: words.remove(0),

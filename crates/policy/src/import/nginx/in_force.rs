@@ -15,7 +15,7 @@ use crate::import::limits::Writer;
 const DEFAULT_STATUS: u16 = 503;
 
 /// Directives in force at a place.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct InForce {
     /// Each with its line.
     pub(super) uses: Vec<(usize, Use)>,
@@ -30,20 +30,16 @@ pub(super) struct Refusals {
     pub(super) is_dry_run: bool,
 }
 
-impl Refusals {
-    const DEFAULT: Self = Self {
-        status: DEFAULT_STATUS,
-        is_dry_run: false,
-    };
+impl Default for Refusals {
+    fn default() -> Self {
+        Self {
+            status: DEFAULT_STATUS,
+            is_dry_run: false,
+        }
+    }
 }
 
 impl InForce {
-    pub(super) const NOTHING: Self = Self {
-        uses: Vec::new(),
-        requests: Refusals::DEFAULT,
-        connections: Refusals::DEFAULT,
-    };
-
     /// Returns true if nginx counts a request here after it was at a place without limits of a
     /// kind. Limits of one kind are counted once.
     pub(super) fn counts_after(&self, first: &Self) -> bool {

@@ -38,7 +38,7 @@ pub(super) fn places(
     if named(directives, "http").next().is_some() {
         report_strays(directives, writer);
     }
-    let around = InForce::NOTHING.within(http_level(directives), writer);
+    let around = InForce::default().within(http_level(directives), writer);
     let fallback = fallback(servers);
     let mut places = Vec::new();
     // The ports of each name.
@@ -102,11 +102,18 @@ pub(super) fn places(
             |name| format!("server {name}"),
         );
         let mut walk = Walk {
-            index,
-            names: host_names,
-            hosts,
-            ports,
-            server: called,
+            whole: Area {
+                called,
+                shape: AreaShape {
+                    hosts,
+                    paths: Vec::new(),
+                    ports,
+                },
+                server: index,
+                names: host_names,
+                rank: 0,
+                limits: Vec::new(),
+            },
             untranslated: Vec::new(),
             places: Vec::new(),
             writer: &mut *writer,
@@ -120,8 +127,7 @@ pub(super) fn places(
 /// Reports directives beside `http` that are not read.
 fn report_strays(directives: &[Directive], writer: &mut Writer) {
     for directive in directives {
-        let name = directive.name.as_str();
-        if super::OF_LIMITS.contains(&name) || STRAYS.split(' ').any(|stray| stray == name) {
+        if directive.is_one_of(super::OF_LIMITS) || directive.is_one_of(STRAYS) {
             let why = "not imported: it is beside `http`; put it in place of the `include` of its \
                        file, or import the output of `nginx -T`";
             directive.unsupported(why, writer);
@@ -179,13 +185,8 @@ impl Untranslated {
 
 /// The locations of one server.
 struct Walk<'w> {
-    hosts: Vec<String>,
-    /// Names of the server, and `*` if it has all others.
-    names: Vec<String>,
-    ports: Vec<String>,
-    /// Number of the server.
-    index: usize,
-    server: String,
+    /// The server without its locations.
+    whole: Area,
     untranslated: Vec<Untranslated>,
     places: Vec<NginxPlace>,
     writer: &'w mut Writer,
@@ -193,7 +194,7 @@ struct Walk<'w> {
 
 impl Walk<'_> {
     fn server(&mut self, server: &Directive, in_force: &InForce) {
-        let (block, called) = (server.inner(), self.server.clone());
+        let (block, called) = (server.inner(), self.whole.called.clone());
         self.place(called, PathRange::Prefix("/".to_owned()), in_force, server);
         self.diversions(block, in_force);
         self.locations(block, in_force);
@@ -242,20 +243,14 @@ impl Walk<'_> {
             PathRange::Exact(text) => text.len() * PATH_RANK + 1,
             PathRange::Prefix(text) => text.len() * PATH_RANK,
         };
-        let paths = [path].into_iter().filter(|path| !path.is_any());
-        let shape = AreaShape {
-            hosts: self.hosts.clone(),
-            paths: paths.collect(),
-            ports: self.ports.clone(),
-        };
-        let area = Area {
+        let mut area = Area {
             called,
-            shape,
-            server: self.index,
-            names: self.names.clone(),
             rank,
-            limits: Vec::new(),
+            ..self.whole.clone()
         };
+        area.shape
+            .paths
+            .extend(Some(path).filter(|path| !path.is_any()));
         let mut in_force = in_force.clone();
         if of.answers() {
             in_force.uses.clear();
@@ -278,7 +273,7 @@ impl Walk<'_> {
             let block = location.inner();
             let in_force = around.within(block, self.writer);
             let words: Vec<_> = location.words.iter().map(String::as_str).collect();
-            let called = format!("location {} of {}", words.join(" "), self.server);
+            let called = format!("location {} of {}", words.join(" "), self.whole.called);
             let path = match words[..] {
                 ["=", path] => Some(PathRange::Exact(path.to_owned())),
                 [path] | ["^~", path] => Some(PathRange::Prefix(path.to_owned())),

@@ -18,13 +18,7 @@ use crate::import::limits::{Writer, list, match_table, quoted, slug};
 /// Parameters of a `server`: how failures are found, and one that is reported elsewhere.
 const KNOWN: [&str; 3] = ["max_fails=", "fail_timeout=", "max_conns="];
 /// Directives of an `upstream` that change nothing here: connections are kept by themselves.
-const OF_CONNECTIONS: [&str; 5] = [
-    "server",
-    "keepalive",
-    "keepalive_timeout",
-    "keepalive_requests",
-    "zone",
-];
+const OF_CONNECTIONS: &str = "server keepalive keepalive_timeout keepalive_requests zone";
 
 /// Beginning of the address of a Unix socket.
 const SOCKET: &str = "unix:";
@@ -47,7 +41,7 @@ impl UpstreamBlocks {
         let upstream = self.0.entry(name).or_default();
         for line in directive.block.iter().flatten() {
             let mut skip = |word: &String| upstream.skipped.push((line.line, word.clone()));
-            if !OF_CONNECTIONS.contains(&line.name.as_str()) {
+            if !line.is_one_of(OF_CONNECTIONS) {
                 skip(&line.name);
             }
             let [address, words @ ..] = &line.words[..] else {

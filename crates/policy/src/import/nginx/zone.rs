@@ -144,12 +144,9 @@ impl Use {
 
 /// Writes the parts of a key such as `$binary_remote_addr$uri` to a limit.
 pub(super) fn key(text: &str, limit: &mut ImportedLimit) -> Result<(), String> {
-    let mut may_be_empty = true;
-    for (index, piece) in text.split('$').enumerate() {
-        if index == 0 {
-            may_be_empty &= piece.is_empty();
-            continue;
-        }
+    let mut pieces = text.split('$');
+    let mut may_be_empty = pieces.next().is_some_and(str::is_empty);
+    for piece in pieces {
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let (name, rest) = match piece
             .strip_prefix('{')
