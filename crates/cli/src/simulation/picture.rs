@@ -29,19 +29,16 @@ pub(crate) fn write(path: &Path, title: &str, outcomes: &[SimulatedLimit]) -> Re
 
 /// Returns the subtitle, `2,130 admitted; most in 1 s: 19, bound 19`.
 fn subtitle(outcome: &SimulatedLimit) -> String {
-    let admitted = words::count(outcome.report.total.admitted);
-    let stopped = if outcome.report.stop.is_some() {
-        ", then stopped"
-    } else {
-        ""
-    };
-    let window = outcome.subject.window;
-    match outcome.report.most_within(window) {
+    let SimulatedLimit { subject, report } = outcome;
+    let admitted = words::count(report.total.admitted);
+    let stopped = report.stop.map_or("", |_| ", then stopped");
+    let window = subject.window;
+    match report.most_within(window) {
         Some(most) => format!(
             "{admitted} admitted{stopped}; most in {}: {}, bound {}",
             words::span(window),
             words::count(most),
-            words::count(outcome.subject.algorithm.bound(window))
+            words::count(subject.algorithm.bound(window))
         ),
         None => format!("{admitted} admitted{stopped}"),
     }

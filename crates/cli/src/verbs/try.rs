@@ -63,7 +63,7 @@ The bar: `#` allowed, `~` allowed after a wait, `.` refused, `:` some of each.
 
 Exit codes: 0 tried, with or without refusals; 2 usage, or an error in the policy.";
 
-/// Maximum number of checks of one call; a store in memory decides them in about a second.
+/// Maximum number of checks of one call, which take less than a second.
 const MAX_CHECKS: i64 = 1_000_000;
 
 /// A limit and its trial.
