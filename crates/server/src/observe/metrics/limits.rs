@@ -16,7 +16,7 @@ use ratekeeper_policy::HandAct;
 use ratekeeper_store::{LimitUsage, Loans};
 
 use super::durations::WAITS;
-use super::family::{Family, MetricList, OTHER, double};
+use super::family::{MetricList, OTHER, double};
 use super::limit_row::{CountsByMode, DecisionCounts, EFFECTS, LimitRow, MODES, sum_of};
 use super::{LimitValues, table};
 use crate::counter::Counter;
@@ -153,14 +153,12 @@ impl LimitsSnapshot {
                 }
             }
         }
-        write(&table::NEAR_LIMIT, self.all(), out, |it| {
-            Some(it.counts.near)
-        });
+        table::NEAR_LIMIT.each(out, self.all().map(|it| ([&*it.name], it.counts.near)));
         self.encode_plans(out);
         self.encode_bans(out);
-        write(&table::KEY_MISSING, self.all(), out, |it| {
-            Some(it.row.key_missing.count())
-        });
+        let missing = self.all();
+        let missing = missing.map(|it| ([&*it.name], it.row.key_missing.count()));
+        table::KEY_MISSING.each(out, missing);
     }
 
     /// Writes the decisions with numbers of plans, of limits with series of their own.
@@ -205,23 +203,18 @@ impl LimitsSnapshot {
                 }
             }
         }
-        write(&table::BANS_ACTIVE, banning(), out, |it| {
-            Some(it.levels.bans.unwrap_or_default())
-        });
+        let active = banning().map(|it| ([&*it.name], it.levels.bans.unwrap_or_default()));
+        table::BANS_ACTIVE.each(out, active);
     }
 
     /// Writes the state of limits: their denied keys, quotas, alerts and loans.
     pub(super) fn encode_levels(&self, out: &mut MetricList) {
-        write(&table::DENIED_KEYS, self.each(), out, |it| {
-            Some(it.denied.keys)
-        });
+        table::DENIED_KEYS.each(out, self.each().map(|it| ([&*it.name], it.denied.keys)));
         let mut series = table::DENIED_BUSIEST.open(out);
         for limit in self.each() {
             series.number(&[&limit.name], limit.denied.busiest);
         }
-        write(&table::LIMIT_QUOTA, self.each(), out, |it| {
-            Some(it.levels.quota)
-        });
+        table::LIMIT_QUOTA.each(out, self.each().map(|it| ([&*it.name], it.levels.quota)));
         if self.all().any(|limit| limit.levels.by_hand != [0; 2]) {
             let counts = self.all().flat_map(|limit| {
                 let acts = [HandAct::Ban, HandAct::Allow].into_iter();
@@ -233,18 +226,16 @@ impl LimitsSnapshot {
             table::BY_HAND_KEYS.each(out, counts);
         }
         table::LIMITS_FOLDED.write(out, (self.limits.len() - self.apart) as u64);
-        write(&table::LIMIT_ACTIVE, self.each(), out, |it| {
-            Some(it.levels.is_active?.into())
-        });
-        write(&table::ALERTS_ACTIVE, self.all(), out, |it| {
-            Some(it.levels.alerts.as_ref()?.active)
-        });
-        write(&table::ALERTS, self.all(), out, |it| {
-            Some(it.levels.alerts.as_ref()?.started)
-        });
-        write(&table::ALERTS_UNWATCHED, self.all(), out, |it| {
-            Some(it.levels.alerts.as_ref()?.unwatched)
-        });
+        let active = self.each();
+        let active = active.filter_map(|it| Some(([&*it.name], it.levels.is_active?.into())));
+        table::LIMIT_ACTIVE.each(out, active);
+        let alerts = || {
+            let all = self.all();
+            all.filter_map(|it| Some(([&*it.name], it.levels.alerts.as_ref()?)))
+        };
+        table::ALERTS_ACTIVE.each(out, alerts().map(|(name, it)| (name, it.active)));
+        table::ALERTS.each(out, alerts().map(|(name, it)| (name, it.started)));
+        table::ALERTS_UNWATCHED.each(out, alerts().map(|(name, it)| (name, it.unwatched)));
     }
 
     /// Writes the work that limits have under way: waits, reservations, loans.
@@ -256,9 +247,8 @@ impl LimitsSnapshot {
             }
         }
         let queues = self.all().filter(|it| it.row.waits.is_some());
-        write(&table::QUEUE_LENGTH, queues, out, |it| {
-            Some(it.levels.queue_length.unwrap_or_default())
-        });
+        let lengths = queues.map(|it| ([&*it.name], it.levels.queue_length.unwrap_or_default()));
+        table::QUEUE_LENGTH.each(out, lengths);
         let reserved = || {
             let all = self.all();
             all.filter_map(|limit| Some((&*limit.name, limit.levels.reservations?)))
@@ -273,36 +263,25 @@ impl LimitsSnapshot {
             (name, counts)
         });
         table::SETTLEMENTS.rows(out, &results, ended);
-        write(&table::CONCURRENCY_IN_USE, self.all(), out, |it| {
-            Some(it.levels.loans?.in_use)
-        });
-        write(&table::LEASES_EXPIRED, self.all(), out, |it| {
-            Some(it.levels.loans?.lapsed)
-        });
+        let loans = || {
+            let all = self.all();
+            all.filter_map(|it| Some(([&*it.name], it.levels.loans?)))
+        };
+        table::CONCURRENCY_IN_USE.each(out, loans().map(|(name, it)| (name, it.in_use)));
+        table::LEASES_EXPIRED.each(out, loans().map(|(name, it)| (name, it.lapsed)));
     }
 
     /// Writes the keys of limits.
     pub(super) fn encode_keys(&self, out: &mut MetricList) {
-        write(&table::KEYS, self.all(), out, |it| {
-            Some(it.levels.usage.keys as u64)
-        });
+        let keys = self.all();
+        let keys = keys.map(|it| ([&*it.name], it.levels.usage.keys as u64));
+        table::KEYS.each(out, keys);
         let evicted = self
             .all()
             .map(|limit| (&*limit.name, limit.levels.usage.evicted));
         let evicted = evicted.map(|(name, it)| (name, [it.idle, it.budget]));
         table::KEYS_EVICTED.rows(out, &["idle", "budget"], evicted);
     }
-}
-
-/// Writes a value of each of these limits that has one.
-fn write<'l>(
-    family: &'static Family,
-    limits: impl Iterator<Item = &'l LimitCounts>,
-    out: &mut MetricList,
-    value: impl Fn(&LimitCounts) -> Option<u64>,
-) {
-    let values = limits.filter_map(|it| Some(([&*it.name], value(it)?)));
-    family.each(out, values);
 }
 
 impl LimitCounts {
