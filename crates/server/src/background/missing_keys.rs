@@ -9,7 +9,6 @@
 //! policy, which has 1 MiB at most, takes 40 bytes. A new policy begins a new hour.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use ratekeeper_core::LimitId;
@@ -103,21 +102,18 @@ impl HourCounts {
 
 /// Returns the notice; `None` if there is no limit to name.
 fn notice(policy: &Policy, found: &[(LimitId, KeyCounts)]) -> Option<String> {
-    let mut text = String::new();
-    for (id, counts) in found.iter().take(MAX_NAMED) {
+    let named = found.iter().take(MAX_NAMED).map(|(id, counts)| {
         let rule = policy.rules.iter().find(|rule| rule.limit.id == *id)?;
         let parts: Vec<String> = rule.key_parts().map(ToString::to_string).collect();
-        let comma = if text.is_empty() { "" } else { ", " };
         let (name, parts) = (&rule.limit.name, parts.join(", "));
         let KeyCounts { missing, requests } = counts;
-        let _ = write!(
-            text,
-            "{comma}limit `{name}` {missing} of {requests} ({parts})"
-        );
-    }
+        Some(format!("limit `{name}` {missing} of {requests} ({parts})"))
+    });
+    let mut named: Vec<String> = named.collect::<Option<_>>()?;
     if found.len() > MAX_NAMED {
-        let _ = write!(text, ", and {} more limits", found.len() - MAX_NAMED);
+        named.push(format!("and {} more limits", found.len() - MAX_NAMED));
     }
+    let text = named.join(", ");
     (!found.is_empty()).then(|| {
         format!(
             "RK-W104: requests of this hour lack the key of their limit, so `missing_key` decides \

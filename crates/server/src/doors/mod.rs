@@ -87,14 +87,9 @@ fn put_fields(headers: &mut HeaderMap, answer: &Answer) {
 
 /// Adds the names of limits in shadow mode that would refuse.
 fn put_shadow(headers: &mut HeaderMap, answer: &Answer) {
-    let mut shadow = String::new();
-    for outcome in answer.shadow_denials() {
-        if !shadow.is_empty() {
-            shadow.push_str(", ");
-        }
-        shadow.push_str(&outcome.rule.limit.name);
-    }
-    if let (false, Ok(names)) = (shadow.is_empty(), HeaderValue::try_from(shadow)) {
+    let shadow = answer.shadow_denials().map(|it| &*it.rule.limit.name);
+    let shadow: Vec<&str> = shadow.collect();
+    if let (false, Ok(names)) = (shadow.is_empty(), HeaderValue::try_from(shadow.join(", "))) {
         headers.insert("x-ratekeeper-shadow", names);
     }
 }

@@ -8,7 +8,6 @@
 //! The dashboard and `top` show the last minute, and the same words for what is wrong in it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -195,17 +194,13 @@ impl LastMinute {
         let (failed, ended, shed) = (self.failed(), self.ended(), self.shed());
         if failed > 0 && failed * 100 >= ended * FAILS_PERCENT {
             let percent = failed * 100 / ended;
-            let mut text = format!("{percent} % of {ended} requests failed");
             let kinds = self.kinds().filter(|(kind, _)| !kind.is_shed());
             let kinds = kinds.map(|(kind, count)| (kind.name(), count));
             let answered = Some(("5xx", self.now.responses[4])).filter(|(_, count)| *count > 0);
-            let mut before = " (";
-            for (kind, count) in kinds.chain(answered) {
-                let _ = write!(text, "{before}{count} {kind}"); // a string takes everything
-                before = ", ";
-            }
-            text.push(')');
-            faults.push(text);
+            let causes = kinds.chain(answered);
+            let causes = causes.map(|(kind, count)| format!("{count} {kind}"));
+            let causes = causes.collect::<Vec<_>>().join(", ");
+            faults.push(format!("{percent} % of {ended} requests failed ({causes})"));
         }
         for (address, failed) in self.addresses.iter().zip(&self.failed) {
             if address.is_out {

@@ -1,5 +1,7 @@
 //! Status: how a call ended, for its trailers.
 
+use std::fmt::Write as _;
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The codes that this server sends.
@@ -51,15 +53,12 @@ pub(super) fn ok_trailers() -> HeaderMap {
 
 /// Encodes everything but printable ASCII as `%XX`, and the percent sign too.
 fn percent_encoded(text: &str) -> String {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         if matches!(byte, b' '..=b'~') && byte != b'%' {
             encoded.push(char::from(byte));
         } else {
-            encoded.push('%');
-            encoded.push(char::from(HEX[usize::from(byte >> 4)]));
-            encoded.push(char::from(HEX[usize::from(byte & 15)]));
+            let _ = write!(encoded, "%{byte:02X}"); // a string takes everything
         }
     }
     encoded

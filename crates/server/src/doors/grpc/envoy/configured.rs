@@ -206,15 +206,12 @@ fn value_of(value: &Json, depth: usize) -> Option<Value> {
 /// Returns the text form of a protocol buffer, which is how the Go service shows an override:
 /// `requests_per_unit:42 unit:HOUR`. Fields that hold their default are left out.
 fn override_text(limit: &RateLimitOverride) -> String {
-    let mut fields = Vec::new();
-    if limit.requests_per_unit > 0 {
-        fields.push(format!("requests_per_unit:{}", limit.requests_per_unit));
-    }
-    if limit.unit() != RateLimitUnit::Unknown {
-        fields.push(format!("unit:{}", limit.unit().as_str_name()));
-    }
-    if let Some(multiplier) = limit.unit_multiplier {
-        fields.push(format!("unit_multiplier:{{value:{multiplier}}}"));
-    }
-    fields.join(" ")
+    let (count, unit) = (limit.requests_per_unit, limit.unit());
+    let multiplier = limit.unit_multiplier;
+    let fields = [
+        (count > 0).then(|| format!("requests_per_unit:{count}")),
+        (unit != RateLimitUnit::Unknown).then(|| format!("unit:{}", unit.as_str_name())),
+        multiplier.map(|multiplier| format!("unit_multiplier:{{value:{multiplier}}}")),
+    ];
+    fields.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
