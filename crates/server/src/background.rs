@@ -25,7 +25,7 @@ use self::memory::Filling;
 use self::missing_keys::HourCounts;
 use crate::context::ServiceContext;
 use crate::state::saving;
-use crate::{admin, store};
+use crate::{admin, observe, store};
 
 /// Interval between two steps of removing idle keys.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -37,6 +37,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts the tasks that run until the process ends.
 pub(crate) fn start_tasks(shared: &Arc<ServiceContext>) {
+    let sweep = |it: &ServiceContext| it.keeper.store().local().sweep(it.now());
     every(shared, "sweep", SWEEP, sweep);
     let mut filling = Filling::default();
     every(shared, "memory", memory::LOOK, move |it| filling.watch(it));
@@ -73,14 +74,8 @@ pub(crate) fn start_tasks(shared: &Arc<ServiceContext>) {
         upstream_signals::read,
     );
     start(shared, "health", upstreams::check_all);
-    every(
-        shared,
-        "upstreams",
-        crate::observe::upstreams::TICK,
-        |shared| {
-            shared.observers.metrics.process.upstreams.read();
-        },
-    );
+    let read = |it: &ServiceContext| it.observers.metrics.process.upstreams.read();
+    every(shared, "upstreams", observe::upstreams::TICK, read);
 }
 
 /// Starts a task that acts now and at each `period` from then on. If it panics, it begins again,
@@ -124,11 +119,6 @@ pub(crate) fn start<F: Future<Output = ()> + Send + 'static>(
             shared.readiness.note_up();
         }
     })
-}
-
-/// Removes idle keys, a bounded step at a time.
-fn sweep(shared: &ServiceContext) {
-    shared.keeper.store().local().sweep(shared.now());
 }
 
 /// Drops counts and records that are too old, and returns their memory.

@@ -41,7 +41,9 @@ struct GrantBody {
 pub(super) async fn grant(shared: &ServiceContext, body: &Bytes) -> CallResult {
     let body: GrantBody = read(body)?;
     let (policy, now) = (shared.keeper.policy(), shared.now());
-    let rule = granting(find(&policy, &body.limit)?)?;
+    let rule = find(&policy, &body.limit)?;
+    let supported = rule.limit.algorithm.supports(Call::Grant);
+    supported.map_err(|why| wrong(&format!("the limit `{}`: {why}", rule.limit.name)))?;
     let permits = permits(rule, &body.permits)?;
     if body.id.is_empty() || body.id.len() > MAX_ID_BYTES {
         let detail = format!(
@@ -125,15 +127,6 @@ fn permits(rule: &Rule, value: &Value) -> Result<Permits, Problem> {
 
 fn wrong(detail: &str) -> Problem {
     Problem::new(WRONG_VALUE, detail)
-}
-
-/// Returns the rule, if it holds credits.
-fn granting(rule: &Rule) -> Result<&Rule, Problem> {
-    let supported = rule.limit.algorithm.supports(Call::Grant);
-    supported.map(|()| rule).map_err(|why| {
-        let name = &rule.limit.name;
-        wrong(&format!("the limit `{name}`: {why}"))
-    })
 }
 
 /// Returns the values of the parts of the key, in the order of the policy.

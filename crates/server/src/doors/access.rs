@@ -62,10 +62,8 @@ impl Access {
             return Err(Problem::new(NO_TOKEN, detail));
         }
         // Without a token the door listens on loopback only.
-        let named = headers.get(header::HOST).map(|value| value.to_str());
-        if let Some(name) = named {
-            let name = name.unwrap_or_default();
-            let name = host(name);
+        if let Some(name) = headers.get(header::HOST) {
+            let name = host(name.to_str().unwrap_or_default());
             if !is_loopback(&name) && !self.hosts.iter().any(|known| **known == *name) {
                 let name = shown(&name);
                 let detail = format!(

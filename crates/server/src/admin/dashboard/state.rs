@@ -172,23 +172,19 @@ fn elastic(shared: &ServiceContext, policy: &Policy) -> Vec<Value> {
         let own = owner.quota.get();
         let most = own + rule.quota.get();
         let open = gate.is_open(wall);
-        let factor = if open { percent_of(most, own) } else { 100 };
+        // Rounded down.
+        let percent = (most * 100).checked_div(own).unwrap_or_default();
         let [(_, allowed), ..] = shared.observers.metrics.decisions(rule.limit.id);
         Some(json!({
             "limit": &*owner.limit.name,
             "signal": gate.signal().name(),
             "below": gate.below(),
             "open": open,
-            "percent": factor,
+            "percent": if open { percent } else { 100 },
             "passed": allowed,
         }))
     });
     elastic.collect()
-}
-
-/// Returns a part in percent of a whole, rounded down.
-fn percent_of(part: u64, whole: u64) -> u64 {
-    (part * 100).checked_div(whole).unwrap_or_default()
 }
 
 fn memory(shared: &ServiceContext) -> Value {
