@@ -15,7 +15,7 @@ mod signals;
 mod top;
 mod whatif;
 
-pub(crate) use self::dashboard::{Snapshot, Streams, publish};
+pub(crate) use self::dashboard::{Streams, publish};
 pub(crate) use self::metrics::read as read_metrics;
 pub(crate) use self::overrides::key_as_shown;
 

@@ -11,7 +11,7 @@ use ratekeeper_core::{Origin, Time};
 use ratekeeper_policy::{RevealKeys, Settings, envoy};
 use ratekeeper_store::AnyStore;
 
-use crate::admin::{Snapshot, Streams};
+use crate::admin::Streams;
 use crate::byte_budget::{ByteBudget, MAX_BODY_BYTES};
 use crate::clock::ServiceClock;
 use crate::config::ExplainLimit;
@@ -40,7 +40,6 @@ pub(crate) struct ServiceContext {
     /// Held while records are decided again: one call at a time.
     pub(crate) whatif: tokio::sync::Mutex<()>,
     /// The last answer for the dashboard, and the pages that receive it.
-    pub(crate) snapshot: Snapshot,
     pub(crate) streams: Streams,
     /// Returns a limit in words, if the process has them.
     pub(crate) explain: Option<ExplainLimit>,
@@ -90,7 +89,6 @@ impl ServiceContext {
             readiness: Readiness::default(),
             state,
             whatif: tokio::sync::Mutex::default(),
-            snapshot: Snapshot::default(),
             streams,
             explain: config.explain,
             access,

@@ -19,7 +19,7 @@ mod viewers;
 pub(super) use self::state::store;
 pub(super) use self::stream::open;
 pub(crate) use self::stream::{StateStream, publish};
-pub(crate) use self::viewers::{Snapshot, Streams};
+pub(crate) use self::viewers::Streams;
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ pub(super) async fn snapshot(shared: &Arc<ServiceContext>) -> Response<Reply> {
 /// Returns the state of this second, which the first viewer of the second makes.
 fn last_state(shared: &ServiceContext) -> Bytes {
     let second = shared.now().as_nanos() / 1_000_000_000;
-    let mut last = shared.snapshot.0.lock();
+    let mut last = shared.streams.last.lock();
     match &*last {
         Some((made, body)) if *made == second => body.clone(),
         _ => {

@@ -11,16 +11,14 @@ use crate::doors::problem::{Problem, TOO_MANY_STREAMS};
 /// Maximum number of streams.
 const MAX_STREAMS: usize = 32;
 
-/// The last state, and the second in which it was made.
-#[derive(Debug, Default)]
-pub(crate) struct Snapshot(pub(super) Mutex<Option<(u64, Bytes)>>);
-
-/// The open streams.
+/// The open streams, and the state they show.
 #[derive(Debug)]
 pub(crate) struct Streams {
     most: usize,
     /// `None` once the service stops.
     viewers: Mutex<Option<Vec<Viewer>>>,
+    /// The last state, and the second in which it was made.
+    pub(super) last: Mutex<Option<(u64, Bytes)>>,
 }
 
 #[derive(Debug)]
@@ -37,6 +35,7 @@ impl Streams {
         Self {
             most: half.clamp(1, MAX_STREAMS),
             viewers: Mutex::new(Some(Vec::new())),
+            last: Mutex::default(),
         }
     }
 
