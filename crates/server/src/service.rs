@@ -132,10 +132,12 @@ impl Service {
         ));
         let process = &shared.observers.metrics.process;
         let bodies = [&shared.bodies, &shared.responses].map(Arc::clone);
-        let _ = process.bodies.set(bodies); // it is new
-        exports.show_counts(process);
+        let _ = process.bodies.set(bodies); // each is set once: it is new
+        if let Some(otlp) = &exports.otlp {
+            let _ = process.otlp.set(otlp.counts());
+        }
         if let Some(log) = &config.log {
-            let _ = shared.observers.metrics.process.log.set(log.clone()); // set once: it is new
+            let _ = process.log.set(log.clone());
         }
         notices.extend(reason);
         notices.extend(capacity.notice());

@@ -20,7 +20,6 @@ use crate::context::ServiceContext;
 use crate::observe::alerts::Alerts;
 use crate::observe::alerts::webhook;
 use crate::observe::alerts::webhook::{Delivery, Webhook};
-use crate::observe::metrics::Process;
 use crate::observe::otlp::Otlp;
 use crate::{Config, StartError};
 
@@ -61,13 +60,6 @@ impl Exports {
             events.close(); // nothing but an exporter takes them
         }
         Ok((alerts, Self { webhook, otlp }))
-    }
-
-    /// Shows the counts of messages in the metrics.
-    pub(crate) fn show_counts(&self, process: &Process) {
-        if let Some(otlp) = &self.otlp {
-            let _ = process.otlp.set(otlp.counts()); // it is new
-        }
     }
 
     /// Starts a task for each receiver; `instance` names this process on its machine.
