@@ -10,16 +10,15 @@
 //!
 //! This crate reads no file: the caller does, and hands the bytes over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use toml::de::DeValue;
+use toml::de::{DeTable, DeValue};
 
 use super::database_file::{DatabaseFile, bytes};
-use crate::config::document::read::texts_up_to;
-use crate::config::fields::{ERRORS, MAX_MATCH_VALUES, POLICY};
-use crate::config::{Findings, MAX_BYTES, SpannedValue, Table, shown, syntax};
+use crate::config::fields::{ERRORS, POLICY};
+use crate::config::{Findings, MAX_BYTES, Table, shown, syntax};
 #[cfg(test)]
 use crate::model::client::geo::GeoDatabase;
 use crate::{Asn, Country};
@@ -162,7 +161,7 @@ impl PolicyFiles {
         };
         let root = Table::root(document.get_ref(), &POLICY);
         let mut texts = BTreeMap::new();
-        each_value(root, |value| {
+        each_value(document.get_ref(), |value| {
             if let Some(list) = ListName::of(value)
                 && texts.len() < MAX_LISTS
             {
@@ -302,14 +301,10 @@ impl PolicyFiles {
     }
 }
 
-/// Returns the table of the proxy listener.
-fn proxy(root: Table<'_>) -> Option<Table<'_>> {
-    root.table("listen")?.table("proxy")
-}
-
 /// Returns the names of the error pages.
 fn error_pages(root: Table<'_>) -> impl Iterator<Item = &str> {
-    let pages = proxy(root).and_then(|proxy| proxy.names("error_pages"));
+    let listen = root.table("listen");
+    let pages = listen.and_then(|listen| listen.table("proxy")?.names("error_pages"));
     let pages = pages.into_iter().flatten();
     pages
         .filter_map(|(_, page)| page.get_ref().as_str())
@@ -322,38 +317,22 @@ fn keys_file(root: Table<'_>) -> Option<&str> {
     table.text("keys")?.value.strip_prefix("file:")
 }
 
-/// Calls `visit` with each value in a `match`.
-fn each_value(root: Table<'_>, mut visit: impl FnMut(&str)) {
-    let mut visit = |node: &SpannedValue<'_>| {
-        for text in texts_up_to(MAX_MATCH_VALUES, node) {
-            visit(text.value);
-        }
-    };
-    let limits = || root.tables("limit").map(|(_, limit)| limit);
-    let with_priority = limits().flat_map(|limit| [Some(limit), limit.table("priority")]);
-    let reserved = limits().filter_map(|limit| limit.table("cost"));
-    let reserved = reserved.flat_map(|estimate| estimate.tables("reserve"));
-    let priced = limits().flat_map(|limit| limit.tables("cost"));
-    let priced = priced.chain(reserved);
-    let exemptions = root.tables("exempt").map(|(_, exemption)| Some(exemption));
-    let routes = || {
-        let written = proxy(root).into_iter();
-        let routes = written.flat_map(|proxy| proxy.tables("route"));
-        routes.map(|(_, route)| route)
-    };
-    let bounded = proxy(root).into_iter().chain(routes());
-    let bounds = bounded.filter_map(|table| table.table("adaptive_concurrency"));
-    let first = bounds.map(|bounds| bounds.table("priority"));
-    let tables = with_priority
-        .chain(exemptions)
-        .chain(routes().map(Some))
-        .chain(first);
-    let matched = tables.flatten().filter_map(|table| table.table("match"));
-    for fields in matched.chain(priced.map(|(_, price)| price)) {
-        for node in fields.written().values() {
-            match node.get_ref() {
-                DeValue::Table(names) => names.values().for_each(&mut visit),
-                _ => visit(node),
+/// Calls `visit` with each text in a `match`, or in the prices of a `cost`, wherever they stand.
+fn each_value(root: &DeTable<'_>, mut visit: impl FnMut(&str)) {
+    let mut tables = VecDeque::from([(root, false)]);
+    while let Some((table, is_matched)) = tables.pop_front() {
+        for (name, node) in table {
+            let is_matched = is_matched || matches!(&**name.get_ref(), "match" | "cost");
+            let values = match node.get_ref() {
+                DeValue::Array(values) => &values[..],
+                _ => std::slice::from_ref(node),
+            };
+            for value in values {
+                match value.get_ref() {
+                    DeValue::Table(inner) => tables.push_back((inner, is_matched)),
+                    DeValue::String(text) if is_matched => visit(text),
+                    _ => {}
+                }
             }
         }
     }
