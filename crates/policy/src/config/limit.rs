@@ -33,7 +33,6 @@ use self::refusal::{NamedResponse, Responses};
 use self::requests::{key, missing_key, name, requests};
 use self::rollout::percent;
 use self::scope::scope;
-use super::document::check::place;
 use super::document::exclusions::exclusions;
 use super::fields::{MAX_NAME, MAX_VARIANTS};
 use super::quantity::Surroundings;
@@ -91,9 +90,8 @@ pub(super) fn defaults(
     }
 }
 
-/// Reads limit number `index`; `None` if it has an error, which is reported.
+/// Reads a limit; `None` if it has an error, which is reported.
 pub(super) fn limit<'a>(
-    index: usize,
     written: Table<'a>,
     shared: &mut FileContext<'a>,
     out: &mut Findings<'_>,
@@ -103,14 +101,13 @@ pub(super) fn limit<'a>(
     let key = key(written, out);
     let case = path_case(written).or(shared.defaults.path_case);
     requests.compare(case.unwrap_or_default(), key.as_deref().unwrap_or_default());
-    let here = place("limit", index, written.written());
-    exclusions(written, &here, out);
-    let active = active(written, &here, &shared.zone, &mut shared.zones, out);
+    exclusions(written, out);
+    let active = active(written, &shared.zone, &mut shared.zones, out);
     let missing = missing_key(written, out);
     let response = shared.responses.named_in(written, out);
     let usual = shared.defaults.missing_key.clone();
     let mut missing_key = missing.or(usual).unwrap_or_default();
-    if separate(written, &here, out) {
+    if separate(written, out) {
         missing_key = without_address(missing_key);
     }
     let denials = denials(written, &shared.defaults);
@@ -122,7 +119,7 @@ pub(super) fn limit<'a>(
     let quantity = quantity(written, around, out);
     let unit = unit(written);
     let around = CostSurroundings {
-        place: &here,
+        limit: written,
         unit: unit.as_ref(),
         path_case: requests.matcher.path_case,
         files: shared.files,
@@ -130,10 +127,10 @@ pub(super) fn limit<'a>(
     let cost = cost(written, &around, out);
     let correction = quantity.as_ref().and_then(|quantity| {
         let estimate = cost.as_ref().and_then(|cost| cost.estimate.as_ref());
-        correction(written, &here, estimate, quantity, out)
+        correction(written, estimate, quantity, out)
     });
 
-    let outage = outage_of(written, &shared.defaults, &here, correction.as_ref(), out);
+    let outage = outage_of(written, &shared.defaults, correction.as_ref(), out);
     let (mut quantity, key, cost, named) = (quantity?, key?, cost?, named?);
     let by_day = quantity.by_day.take();
     let limit = Limit {
@@ -187,7 +184,6 @@ pub(super) fn limit<'a>(
         candidate: None,
         is_replaced: false,
         table: written,
-        index,
         same: requests.same,
         kind: quantity.kind,
         denials,
@@ -207,7 +203,6 @@ fn without_address(chosen: MissingKey) -> MissingKey {
 fn outage_of(
     written: Table<'_>,
     defaults: &Defaults,
-    here: &str,
     correction: Option<&Correction>,
     out: &mut Findings<'_>,
 ) -> Outage {
@@ -218,7 +213,7 @@ fn outage_of(
         own.or(defaults.outage).unwrap_or_default()
     };
     if correction.is_some() {
-        is_counted(written, outage, here, out);
+        is_counted(written, outage, out);
     }
     outage
 }

@@ -223,9 +223,9 @@ fn policy(
     };
     let mut lines = LineCounter::new(text);
     let mut drafts: Vec<Draft<'_>> = Vec::new();
-    for (index, table) in root.tables("limit") {
+    for table in root.tables("limit") {
         let line = lines.at(table.at().start);
-        if let Some(mut draft) = limit::limit(index, table, &mut shared, out) {
+        if let Some(mut draft) = limit::limit(table, &mut shared, out) {
             draft.rule.line = line;
             drafts.push(draft);
         }

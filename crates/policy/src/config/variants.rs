@@ -86,7 +86,7 @@ impl<'a> VariantReader<'a> {
             _ => {}
         }
         // No plan has the text of numbers as its name: those are digits, or have a `/`.
-        let known = (draft.index, set.name.to_owned());
+        let known = (draft.table.index(), set.name.to_owned());
         if let Some(known) = self.known.get(&known) {
             return Some(*known);
         }

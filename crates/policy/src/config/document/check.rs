@@ -14,7 +14,7 @@ use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
 use super::complaint::{Here, written};
-use super::read::factor;
+use super::read::{called, factor};
 use super::shape::{Need, Shape, TableSpec, a_type, in_backticks};
 use crate::config::{Findings, SpannedValue, codes, shown, whole};
 
@@ -263,7 +263,7 @@ impl Findings<'_> {
                 self.not_of_type(node, message, help);
                 continue;
             };
-            self.fields(table, node.span(), of, &place(here.field, index, table));
+            self.fields(table, node.span(), of, &called(here.field, index, table));
         }
     }
 
@@ -324,12 +324,4 @@ fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
 
 fn is_text(value: &DeValue<'_>) -> bool {
     value.is_str()
-}
-
-/// Returns ``limit `per-ip` ``, or `limit 3` if it has no name.
-pub(in crate::config) fn place(kind: &str, index: usize, table: &DeTable<'_>) -> String {
-    match table.get("name").and_then(|name| name.get_ref().as_str()) {
-        Some(name) => format!("{kind} `{}`", shown(name)),
-        None => format!("{kind} {}", index + 1),
-    }
 }

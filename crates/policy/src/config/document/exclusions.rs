@@ -55,11 +55,11 @@ impl Exclusion {
 }
 
 /// Reports the fields of a limit that cannot stand together.
-pub(in crate::config) fn exclusions(limit: Table<'_>, place: &str, out: &mut Findings<'_>) {
+pub(in crate::config) fn exclusions(limit: Table<'_>, out: &mut Findings<'_>) {
     for row in EXCLUSIONS {
         let field = row.field;
         for other in row.beside(limit) {
-            let message = format!("`{field}` of {place} cannot stand beside `{other}`");
+            let message = format!("`{field}` of {limit} cannot stand beside `{other}`");
             out.error(row.code, limit.place(field), message, row.why)
                 .related(limit.place(other))
                 .help(format!("leave `{other}` or `{field}` out"));

@@ -12,6 +12,7 @@
 //! that every field has a reader.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 
 use ratekeeper_core::Nanos;
@@ -49,6 +50,10 @@ pub(in crate::config) struct Table<'a> {
     spec: &'static TableSpec,
     start: usize,
     end: usize,
+    /// Name of the list that holds it; empty if none does.
+    list: &'static str,
+    /// Its index in that list.
+    index: usize,
 }
 
 impl<'a> Table<'a> {
@@ -63,7 +68,14 @@ impl<'a> Table<'a> {
             spec,
             start: at.start,
             end: at.end,
+            list: "",
+            index: 0,
         }
+    }
+
+    /// Returns the index of the table in its list.
+    pub(in crate::config) fn index(self) -> usize {
+        self.index
     }
 
     /// Returns the place of the table; empty for that of a whole file.
@@ -83,7 +95,7 @@ impl<'a> Table<'a> {
 
     /// Returns the same table with other values.
     pub(in crate::config) fn with<'b>(self, written: &'b DeTable<'b>) -> Table<'b> {
-        Table::new(written, self.spec, self.at())
+        Table { written, ..self }
     }
 
     /// Returns true if tables of this kind may hold the field, for readers of several kinds.
@@ -243,16 +255,18 @@ impl<'a> Table<'a> {
         values.filter_map(text_or_number).collect()
     }
 
-    /// Returns the tables of `[[name]]` with their indices, or a single one.
-    pub(in crate::config) fn tables(self, name: &str) -> impl Iterator<Item = (usize, Table<'a>)> {
-        let spec = self.find(name, Shape::tables).map(|(_, spec)| spec);
+    /// Returns the tables of `[[name]]`, or a single one.
+    pub(in crate::config) fn tables(self, list: &'static str) -> impl Iterator<Item = Table<'a>> {
+        let spec = self.find(list, Shape::tables).map(|(_, spec)| spec);
         let read = move |(index, node): (usize, &'a SpannedValue<'a>)| {
-            Some((
+            let table = Table::new(node.get_ref().as_table()?, spec?, node.span());
+            Some(Table {
+                list,
                 index,
-                Table::new(node.get_ref().as_table()?, spec?, node.span()),
-            ))
+                ..table
+            })
         };
-        self.values(name).iter().enumerate().filter_map(read)
+        self.values(list).iter().enumerate().filter_map(read)
     }
 
     /// Returns the tables of `[name.NAME]`, with their names.
@@ -271,6 +285,21 @@ impl<'a> Table<'a> {
                 Some((name_of(name), table))
             })
         })
+    }
+}
+
+/// Formats a table of a list by its name.
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&called(self.list, self.index, self.written))
+    }
+}
+
+/// Returns ``limit `per-ip` ``, or `limit 3` if it has no name.
+pub(super) fn called(kind: &str, index: usize, table: &DeTable<'_>) -> String {
+    match table.get("name").and_then(|name| name.get_ref().as_str()) {
+        Some(name) => format!("{kind} `{}`", shown(name)),
+        None => format!("{kind} {}", index + 1),
     }
 }
 

@@ -25,10 +25,9 @@ use crate::{Active, WallTime, Zone};
 /// The zones of a file, each read once, because a table takes some kilobytes.
 pub(super) type Zones = HashMap<String, Arc<Zone>>;
 
-/// Reads `active` of the limit called `place`, if it is written and right.
+/// Reads `active` of a limit, if it is written and right.
 pub(super) fn active(
     limit: Table<'_>,
-    place: &str,
     of_policy: &ZoneSpec,
     zones: &mut Zones,
     out: &mut Findings<'_>,
@@ -48,7 +47,7 @@ pub(super) fn active(
         ZoneSpec::Set(zone) => zone,
         ZoneSpec::Refused => return None,
         ZoneSpec::Unset if hours.is_some() || days.is_some() || local => {
-            no_zone(table.at(), place, out);
+            no_zone(table.at(), limit, out);
             return None;
         }
         ZoneSpec::Unset => TimeZone::UTC,
@@ -68,7 +67,7 @@ pub(super) fn active(
     if let (Some(from), Some(until)) = (from, until)
         && schedule.until <= schedule.from
     {
-        let message = format!("`active` of {place} ends before it begins");
+        let message = format!("`active` of {limit} ends before it begins");
         out.error(codes::ACTIVE, until.at, message, "not after `from`")
             .related(from.at)
             .help("write a later `until`, or swap the two");
@@ -77,8 +76,8 @@ pub(super) fn active(
     Some(Active::new(schedule))
 }
 
-fn no_zone(at: Range<usize>, place: &str, out: &mut Findings<'_>) {
-    let message = format!("`active` of {place} has no time zone");
+fn no_zone(at: Range<usize>, limit: Table<'_>, out: &mut Findings<'_>) {
+    let message = format!("`active` of {limit} has no time zone");
     let label = "hours, days and dates without an offset need one";
     out.error(codes::NO_ZONE, at, message, label)
         .help("add timezone = \"Europe/Oslo\" here, or at the top for all limits");

@@ -18,14 +18,13 @@ const DEFAULT_WITHIN: Nanos = Nanos::from_secs(120);
 /// `estimate` is set if the cost is an estimate.
 pub(super) fn correction(
     table: Table<'_>,
-    place: &str,
     estimate: Option<&CostEstimate>,
     quantity: &Quantity,
     out: &mut Findings<'_>,
 ) -> Option<Correction> {
     let count = results(table, "count", out);
     let reset_on = results(table, "reset_on", out);
-    let within = within(table, place, out);
+    let within = within(table, out);
     let fields = [
         ("count", count.as_ref().map(|count| count.at.clone())),
         ("reserve", estimate.map(|estimate| estimate.at.clone())),
@@ -36,7 +35,7 @@ pub(super) fn correction(
         .filter_map(|(name, at)| Some((name, at?)));
     let Some((first, at)) = corrects.next() else {
         if let Some(within) = within {
-            let message = format!("`report_within` of {place} has no effect");
+            let message = format!("`report_within` of {table} has no effect");
             let label = "no report corrects the charges of this limit";
             out.error(codes::REPORT, within.at, message, label)
                 .help("add for example count = { status = [401, 403] }, or leave it out");
@@ -44,16 +43,16 @@ pub(super) fn correction(
         return None;
     };
     if let Some(scope) = table.text("scope").filter(|scope| scope.value == "node") {
-        let message = format!("`{first}` of {place} cannot be combined with scope = \"node\"");
+        let message = format!("`{first}` of {table} cannot be combined with scope = \"node\"");
         let label = "a report may reach a process that did not charge the request";
         out.error(codes::NOT_CORRECTABLE, scope.at, message, label)
             .related(at.clone())
             .help("leave one of them out");
     }
-    can_be_corrected(first, at, place, quantity, out);
+    can_be_corrected(table, first, at, quantity, out);
     if let Some(CostEstimate { at, .. }) = estimate.filter(|_| quantity.algorithm.bans().is_some())
     {
-        let message = format!("`reserve` of {place} cannot be combined with `ban`");
+        let message = format!("`reserve` of {table} cannot be combined with `ban`");
         let label = "a cost that is owed while the key is banned would be lost";
         out.error(codes::NOT_CORRECTABLE, at.clone(), message, label)
             .help("leave one of them out, or add a second limit with the ban");
@@ -61,7 +60,7 @@ pub(super) fn correction(
     if let (Some(count), Some(reset_on)) = (&count, &reset_on)
         && let Some(both) = count.value.shared_with(&reset_on.value)
     {
-        let message = format!("{both} is both in `count` and in `reset_on` of {place}");
+        let message = format!("{both} is both in `count` and in `reset_on` of {table}");
         let label = "resets the count, and cannot be counted as well";
         out.error(codes::REPORT, reset_on.at.clone(), message, label)
             .related(count.at.clone())
@@ -79,12 +78,12 @@ pub(super) fn correction(
 }
 
 /// Returns `report_within`, or `expire` of `cost`.
-fn within(table: Table<'_>, place: &str, out: &mut Findings<'_>) -> Option<At<Nanos>> {
+fn within(table: Table<'_>, out: &mut Findings<'_>) -> Option<At<Nanos>> {
     let read = |table: Table<'_>, field| Some(At::new(table.span(field)?, table.place(field)));
     let within = read(table, "report_within");
     let expire = table.table("cost").and_then(|cost| read(cost, "expire"));
     if let (Some(within), Some(expire)) = (&within, &expire) {
-        let message = format!("{place} has both `expire` and `report_within`");
+        let message = format!("{table} has both `expire` and `report_within`");
         let label = "the same as `report_within`";
         out.error(codes::REPORT, expire.at.clone(), message, label)
             .related(within.at.clone())
@@ -106,14 +105,14 @@ pub(in crate::config) fn owing(
 }
 
 /// Reports a limit whose charges may not have been made when a report gives them back.
-pub(super) fn is_counted(written: Table<'_>, outage: Outage, place: &str, out: &mut Findings<'_>) {
+pub(super) fn is_counted(table: Table<'_>, outage: Outage, out: &mut Findings<'_>) {
     if outage != Outage::Allow {
         return;
     }
     let node = ["on_store_error", "count", "reset_on", "cost"];
-    let at = node.iter().find_map(|name| written.get(name));
+    let at = node.iter().find_map(|name| table.get(name));
     let at = at.map_or(0..0, toml::Spanned::span);
-    let message = format!("reports of {place} cannot be combined with on_store_error = \"allow\"");
+    let message = format!("reports of {table} cannot be combined with on_store_error = \"allow\"");
     let label = "a request that passed uncounted has nothing to give back";
     out.error(codes::NOT_CORRECTABLE, at, message, label)
         .help("write on_store_error = \"local\" in this limit");
@@ -121,9 +120,9 @@ pub(super) fn is_counted(written: Table<'_>, outage: Outage, place: &str, out: &
 
 /// Reports limits that cannot give back: permits on loan, and algorithms without refunds.
 fn can_be_corrected(
+    table: Table<'_>,
     field: &str,
     at: Range<usize>,
-    place: &str,
     quantity: &Quantity,
     out: &mut Findings<'_>,
 ) {
@@ -141,7 +140,7 @@ fn can_be_corrected(
              \"sliding-window-log\"";
     };
     if let Some(reason) = reason {
-        let message = format!("`{field}` of {place} cannot be combined with its limit");
+        let message = format!("`{field}` of {table} cannot be combined with its limit");
         out.refuse(codes::NOT_CORRECTABLE, at, message, reason)
             .related(quantity.at.clone());
     }

@@ -34,8 +34,7 @@ pub(super) struct CostEstimate {
 
 /// Values of a limit that its cost needs.
 pub(super) struct CostSurroundings<'a> {
-    /// The limit, in messages.
-    pub(super) place: &'a str,
+    pub(super) limit: Table<'a>,
     pub(super) unit: Option<&'a Unit>,
     pub(super) path_case: PathCase,
     pub(super) files: &'a PolicyFiles,
@@ -64,7 +63,7 @@ pub(super) fn cost(
 /// Reads a cost in `field`; `None` means refused.
 fn written(
     table: Table<'_>,
-    field: &str,
+    field: &'static str,
     around: &CostSurroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<At<Cost>> {
@@ -77,13 +76,13 @@ fn written(
 
 /// Reads the prices of some requests; `None` means refused. The place is that of the highest.
 fn prices<'t>(
-    tables: impl Iterator<Item = (usize, Table<'t>)>,
+    tables: impl Iterator<Item = Table<'t>>,
     around: &CostSurroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<At<Cost>> {
     let mut usual = around.unit.map_or(Permits::ONE, Unit::one);
     let mut higher = Vec::new();
-    for (_, written) in tables {
+    for written in tables {
         let cost = Permits::new(written.number("is")?);
         let mut matcher = matching(written, around.files, out).matcher;
         matcher.path_case = around.path_case;
@@ -91,7 +90,7 @@ fn prices<'t>(
             matches!(field, Field::Header(_)) && patterns.iter().any(|it| it.negated)
         });
         if by_absence {
-            let message = format!("a price of {} is lower for a header", around.place);
+            let message = format!("a price of {} is lower for a header", around.limit);
             let label = "a visitor who sends this value would pay less";
             out.error(codes::COST, written.place("header"), message, label)
                 .help("write the values that cost more, without `!`");
@@ -141,7 +140,7 @@ fn amount(
     around: &CostSurroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<At<Cost>> {
-    let CostSurroundings { place, unit, .. } = *around;
+    let CostSurroundings { limit, unit, .. } = *around;
     if let Some(text) = node.get_ref().as_str() {
         if let Some(attribute) = text.strip_prefix("attr:").filter(|name| !name.is_empty()) {
             return Some(At::new(cost_in(attribute, unit), node.span()));
@@ -165,7 +164,7 @@ fn amount(
                 format!("write a number, or the attribute that holds it: {field} = \"attr:amount\"")
             }
         };
-        let message = format!("\"{}\" is not a valid cost of {place}", shown(text));
+        let message = format!("\"{}\" is not a valid cost of {limit}", shown(text));
         let label = "expected a number, \"attr:NAME\" or \"json:/NAME\"";
         out.error(codes::COST, node.span(), message, label)
             .help(help);

@@ -16,7 +16,7 @@ const ENTRIES: [(&str, &str); 3] = [("ip", "remote_address"), ("path", "path"), 
 
 /// Reports fields about requests in a limit or exemption on descriptors. Returns true if it is on
 /// descriptors.
-pub(super) fn separate(table: Table<'_>, place: &str, out: &mut Findings<'_>) -> bool {
+pub(super) fn separate(table: Table<'_>, out: &mut Findings<'_>) -> bool {
     let written = table.table("match").map(Table::written);
     let fields = || written.iter().flat_map(|fields| fields.iter());
     let limit = table.lists("key").then_some(table); // an exemption has `match` alone
@@ -29,7 +29,7 @@ pub(super) fn separate(table: Table<'_>, place: &str, out: &mut Findings<'_>) ->
         return false;
     };
     let mut report = |what: String, at: Range<usize>, help: String| {
-        let message = format!("{what} cannot be used in {place}, which is for descriptors");
+        let message = format!("{what} cannot be used in {table}, which is for descriptors");
         let label = "a descriptor has a domain and entries, and nothing else";
         out.error(codes::DESCRIPTOR, at, message, label)
             .related(because.clone())
@@ -85,7 +85,7 @@ pub(super) fn separate(table: Table<'_>, place: &str, out: &mut Findings<'_>) ->
         }
     }
     if let Some(queue) = limit.table("queue") {
-        let message = format!("`queue` cannot be used in {place}, which is for descriptors");
+        let message = format!("`queue` cannot be used in {table}, which is for descriptors");
         let label = "Envoy waits 20 ms for an answer and cannot hold a request back";
         out.error(codes::DESCRIPTOR, queue.at(), message, label)
             .related(because)

@@ -17,8 +17,6 @@ pub(in crate::config) struct Draft<'a> {
     pub(in crate::config) rule: Rule,
     /// Its table.
     pub(in crate::config) table: Table<'a>,
-    /// Index of its table among those of the limits.
-    pub(in crate::config) index: usize,
     /// The requests it is for, in a comparable form.
     pub(in crate::config) same: Vec<(String, Vec<String>)>,
     pub(in crate::config) kind: QuantityKind,

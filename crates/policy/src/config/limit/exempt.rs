@@ -19,15 +19,15 @@ pub(in crate::config) fn exempt(
     let mut all = Vec::new();
     let sorted = by_name(drafts);
     let names = || sorted.keys().map(|name| &**name);
-    for (index, table) in root.tables("exempt") {
-        separate(table, &format!("exempt {}", index + 1), out);
+    for table in root.tables("exempt") {
+        separate(table, out);
         let requests = requests(table, files, out);
         let reason = table.text("reason").map(|reason| reason.value.to_owned());
         let exemption = Arc::new(Exemption {
             matcher: requests.matcher,
             reason: reason.unwrap_or_default(),
         });
-        everything(&exemption.matcher, index, table, out);
+        everything(&exemption.matcher, table, out);
         let globs = table.texts("limits");
         let mut exempted = vec![false; drafts.len()];
         for glob in &globs {
@@ -54,7 +54,7 @@ pub(in crate::config) fn exempt(
         for (draft, _) in drafts.iter_mut().zip(exempted).filter(|(_, it)| *it) {
             if !exemption.for_descriptors() && is_as_wide(&requests.same, draft) {
                 let name = &draft.rule.limit.name;
-                let message = format!("exempt {} is as wide as limit `{name}`", index + 1);
+                let message = format!("{table} is as wide as limit `{name}`");
                 let label = "the limit has no value in `match` that is not exempt from it";
                 out.warning(codes::EXEMPTS_ALL, table.place("match"), message, label)
                     .related(draft.table.place("match"))
@@ -80,7 +80,7 @@ fn is_as_wide(exempt: &[(String, Vec<String>)], limit: &Draft<'_>) -> bool {
 }
 
 /// Warns of an exemption that takes every request out.
-fn everything(matcher: &Matcher, index: usize, table: Table<'_>, out: &mut Findings<'_>) {
+fn everything(matcher: &Matcher, table: Table<'_>, out: &mut Findings<'_>) {
     let written = table.get("match");
     // A matcher without fields whose `match` has some is one with errors.
     let is_blank = || table.table("match").is_some_and(Table::is_empty);
@@ -88,7 +88,7 @@ fn everything(matcher: &Matcher, index: usize, table: Table<'_>, out: &mut Findi
         return;
     }
     let at = written.map_or(table.at(), toml::Spanned::span);
-    let message = format!("exempt {} takes every request out of its limits", index + 1);
+    let message = format!("{table} takes every request out of its limits");
     out.warning(codes::EXEMPTS_ALL, at, message, "matches every request")
         .help(
             "match only the exempt requests, as in match = { path = \"/health\" }; to switch a \

@@ -86,7 +86,7 @@ pub(in crate::config) struct Conversions(Vec<Option<String>>);
 impl Conversions {
     /// Converts the quantities of all limits with a unit; reports those that cannot be counted.
     pub(in crate::config) fn read(&mut self, root: &mut DeTable<'_>, out: &mut Findings<'_>) {
-        for (_, limit) in Table::root(root, &POLICY).tables("limit") {
+        for limit in Table::root(root, &POLICY).tables("limit") {
             if unit(limit).is_some() {
                 without_cost(limit, out);
             }

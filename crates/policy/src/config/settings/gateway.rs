@@ -52,7 +52,7 @@ pub(super) fn proxy(
     let upstream_tls = upstream_tls(table, upstream.iter().chain(others), out);
     Some(ProxySettings {
         address,
-        tls: table.tables("tls").filter_map(|(_, it)| tls(it)).collect(),
+        tls: table.tables("tls").filter_map(tls).collect(),
         upstream,
         upstream_tls,
         routes,

@@ -80,10 +80,8 @@ const NETWORKS: Source = Source {
 
 /// Reports the first place that needs a source which the policy does not have.
 fn needed(root: Table<'_>, words: &[&str], source: &Source, out: &mut Findings<'_>) {
-    let limit = root
-        .tables("limit")
-        .find_map(|(_, limit)| used(limit, words));
-    let exemption = || root.tables("exempt").find_map(|(_, it)| matched(it, words));
+    let limit = root.tables("limit").find_map(|limit| used(limit, words));
+    let exemption = || root.tables("exempt").find_map(|it| matched(it, words));
     let defaults = || root.table("defaults").and_then(|it| stands_in(it, words));
     let is_word = |name: &At<&str>| words.contains(&name.value);
     let plan = || {

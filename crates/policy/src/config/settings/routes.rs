@@ -28,7 +28,7 @@ pub(super) fn routes(
 ) -> Vec<Route> {
     let mut seen = HashSet::new();
     let mut routes: Vec<Route> = Vec::new();
-    for (_, table) in proxy.tables("route") {
+    for table in proxy.tables("route") {
         let named = table.text("name").filter(|text| name(text, "route", out));
         let upstream = upstream(table, out);
         let has_match = table.has("match");
@@ -141,7 +141,7 @@ pub(in crate::config) fn on_limit(
 /// Warns of routes without `match` that no limit sends requests to.
 pub(in crate::config) fn unnamed(root: Table<'_>, drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     let written = root.table("listen").and_then(|it| it.table("proxy"));
-    for (_, table) in written.into_iter().flat_map(|it| it.tables("route")) {
+    for table in written.into_iter().flat_map(|it| it.tables("route")) {
         let Some(name) = table.text("name").filter(|_| !table.has("match")) else {
             continue;
         };

@@ -94,7 +94,7 @@ pub(super) fn written<'t>(
     stands: OverridePlace,
     lines: &mut LineCounter<'_>,
 ) -> impl Iterator<Item = OverrideText<'t>> {
-    root.tables("override").filter_map(move |(_, written)| {
+    root.tables("override").filter_map(move |written| {
         let line = lines.at(written.at().start);
         let key = written.names("key")?;
         let key = key.filter_map(|(part, value)| {
