@@ -40,7 +40,7 @@ use super::quantity::balance;
 use super::quantity::forms::quantity;
 use super::quantity::unit::{in_unit, unit};
 use super::variants::{too_many, variants_by_day};
-use super::{Draft, Findings, PolicyFiles, Table, ZoneSpec, codes, shown};
+use super::{Draft, Findings, PolicyFiles, Table, ZoneSpec, codes};
 use crate::{Correction, KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
 
 /// `[defaults]`: values of limits without their own.
@@ -238,7 +238,7 @@ fn limit_name<'a>(
         } else {
             another_name(text.value, names)
         };
-        let message = format!("two limits are called `{}`", shown(text.value));
+        let message = format!("two limits are called `{text}`");
         let label = "the name must be unique, because counters are kept by name";
         out.error(codes::DUPLICATE_NAME, text.at, message, label)
             .related(first.clone())

@@ -37,14 +37,13 @@ pub(super) fn impossible(drafts: &[Draft<'_>], settings: &Settings, out: &mut Fi
         if cost <= capacity {
             continue;
         }
-        let name = &draft.rule.limit.name;
         let at = draft.cost_at.clone();
         let (which, field) = match draft.rule.cost {
             Cost::Priced(_) => ("requests of this price", "is"),
             _ if draft.table.table("cost").is_some() => ("a request", "reserve"),
             _ => ("a request", "cost"),
         };
-        let message = format!("limit `{name}` can never let {which} pass");
+        let message = format!("{draft} can never let {which} pass");
         let label = format!("costs more than the {capacity} that the limit holds");
         out.error(codes::COST_TOO_HIGH, at, message, label)
             .related(draft.quantity_at.clone())
@@ -82,10 +81,7 @@ fn stands_in_for_itself(draft: &Draft<'_>, out: &mut Findings<'_>) {
     if is_address || !draft.rule.key.contains(part) {
         return;
     }
-    let message = format!(
-        "`{part}` stands in for itself in limit `{}`",
-        draft.rule.limit.name
-    );
+    let message = format!("`{part}` stands in for itself in {draft}");
     let label = "all requests without it share one counter";
     out.warning(codes::MISSING_KEY, draft.table.place("key"), message, label)
         .help("write missing_key = \"use:ip\", or \"shared\" if that is meant");
@@ -115,7 +111,7 @@ fn never_refuses(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
 
 fn report(loose: &Draft<'_>, strict: &Draft<'_>, out: &mut Findings<'_>) {
     let (loose_name, strict_name) = (&loose.rule.limit.name, &strict.rule.limit.name);
-    let message = format!("limit `{loose_name}` can never be the one that refuses");
+    let message = format!("{loose} can never be the one that refuses");
     let (label, help) = if loose.rule.limit.algorithm == strict.rule.limit.algorithm {
         (
             format!("the same as `{strict_name}`, for the same requests"),

@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use ipnet::IpNet;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
-use super::{At, Findings, PolicyFiles, Table, codes, header_name, shown};
+use super::{At, Findings, PolicyFiles, Table, codes, header_name};
 use crate::{
     AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, PortUse, RevealKeys,
     Settings, SocketTrust, Tls, network,
@@ -52,7 +52,7 @@ pub(in crate::config) fn zone(root: Table<'_>, out: &mut Findings<'_>) -> ZoneSp
     let names = names.iter().map(String::as_str);
     let other = "write a name of the IANA database, as in timezone = \"Europe/Oslo\" or \"UTC\"";
     let help = out.meant(name.value, names, "timezone = ", || other.to_owned());
-    let message = format!("unknown time zone \"{}\"", shown(name.value));
+    let message = format!("unknown time zone \"{name}\"");
     let label = "not in the IANA time zone database";
     out.error(codes::ZONE, name.at, message, label).help(help);
     ZoneSpec::Refused

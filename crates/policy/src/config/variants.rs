@@ -151,13 +151,12 @@ impl<'a> VariantReader<'a> {
         let capacity = quantity.algorithm.capacity();
         match draft.rule.cost.highest() {
             Some(cost) if cost > capacity => {
-                let name = &draft.rule.limit.name;
                 let text = shown(set.text);
                 let (which, each) = match draft.rule.cost {
                     Cost::Priced(_) => ("requests of the highest price", "a request may cost"),
                     _ => ("a request", "each request costs"),
                 };
-                let message = format!("limit `{name}` with \"{text}\" can never let {which} pass");
+                let message = format!("{draft} with \"{text}\" can never let {which} pass");
                 let label = format!("holds {capacity}, and {each} {cost}");
                 out.error(codes::COST_TOO_HIGH, at.clone(), message, label)
                     .help(match set.field {
@@ -240,7 +239,7 @@ pub(super) fn extra_quantity(
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {
     let Some(text) = share.text(base) else {
-        let message = format!("the extra of limit `{}` is nothing", draft.rule.limit.name);
+        let message = format!("the extra of {draft} is nothing");
         let label = format!("of \"{}\", rounded down, this is less than 1", shown(base));
         out.error(codes::EXTRA, at.clone(), message, label)
             .help("write a larger extra, or a number: extra = 1");

@@ -43,6 +43,13 @@ impl<T> At<T> {
     }
 }
 
+/// Formats a text as messages show it.
+impl<T: AsRef<str>> fmt::Display for At<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(self.value.as_ref()))
+    }
+}
+
 /// A table of the document, with the fields that it may hold.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::config) struct Table<'a> {

@@ -98,7 +98,7 @@ fn hours(text: &At<&str>, out: &mut Findings<'_>) -> Option<Hours> {
     let Some(reason) = reason else {
         return read;
     };
-    let message = format!("\"{}\" is not a valid span of hours", shown(text.value));
+    let message = format!("\"{text}\" is not a valid span of hours");
     out.refuse(codes::ACTIVE, text.at.clone(), message, reason);
     None
 }
@@ -140,7 +140,7 @@ fn days(texts: &[At<&str>], out: &mut Findings<'_>) -> Option<Days> {
             _ if text.value.to_ascii_lowercase().starts_with("weekend") => "sat-sun".to_owned(),
             _ => "mon-fri".to_owned(),
         };
-        let message = format!("\"{}\" is no day of the week", shown(text.value));
+        let message = format!("\"{text}\" is no day of the week");
         let label = format!("expected one of {}, or a range", Days::NAMES.join(", "));
         out.error(codes::ACTIVE, text.at.clone(), message, label)
             .help(format!("write for example days = [\"{like}\"]"));
@@ -240,7 +240,7 @@ pub(in crate::config) fn lints(drafts: &[Draft<'_>], origin: Origin, out: &mut F
             continue;
         };
         let at = draft.table.place("active");
-        let message = format!("limit `{}` {message}", draft.rule.limit.name);
+        let message = format!("{draft} {message}");
         out.warning(codes::ACTIVE_TIMES, at, message, label)
             .help(help);
     }

@@ -24,8 +24,7 @@ pub(in crate::config) fn impossible(drafts: &[Draft<'_>], out: &mut Findings<'_>
         if alert.hold < window || !empties_at_once(draft) {
             continue;
         }
-        let name = &draft.rule.limit.name;
-        let message = format!("the alert of limit `{name}` can never start");
+        let message = format!("the alert of {draft} can never start");
         let label = format!("the limit begins anew every {window}, so no key is above for longer");
         out.error(codes::ALERT, draft.table.place("alert"), message, label)
             .related(draft.quantity_at.clone())

@@ -118,10 +118,7 @@ pub(in crate::config) fn all_clients(draft: &Draft<'_>, out: &mut Findings<'_>) 
     if rule.limit.algorithm.bans().is_none() || !rule.key.is_empty() || draft.is_off() {
         return;
     }
-    let message = format!(
-        "the ban of limit `{}` refuses every client",
-        rule.limit.name
-    );
+    let message = format!("the ban of {draft} refuses every client");
     let label = "counts all requests together, so the refusals of one client ban them all";
     out.warning(codes::BANS_ALL, draft.table.place("key"), message, label)
         .help("write key = [\"ip\"], or leave `ban` out");

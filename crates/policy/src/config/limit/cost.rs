@@ -119,8 +119,7 @@ pub(in crate::config) fn unmet(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
         let mut fields = rule.cost.prices().iter().flat_map(|it| &it.matcher.fields);
         let unmet = fields.find(|(field, _)| !is_met(&field));
         if let Some((field, _)) = unmet {
-            let name = &rule.limit.name;
-            let message = format!("a price of limit `{name}` is for `{field}`");
+            let message = format!("a price of {draft} is for `{field}`");
             let label = "no request of this limit has it";
             let at = draft.table.place("cost");
             let help = if rule.is_for_descriptors() {
@@ -208,7 +207,7 @@ fn source(text: &At<&str>, out: &mut Findings<'_>) -> Option<CostSource> {
         let field = BodyField::parse(source).map_err(refuse);
         return field.ok().map(CostSource::Body);
     }
-    let message = format!("\"{}\" is not a place in a response", shown(text.value));
+    let message = format!("\"{text}\" is not a place in a response");
     let help = "write settle = \"response.header:x-tokens-used\" or settle = \
                 \"response.json:/usage/total_tokens\", or leave it out and send the cost with \
                 POST /v1/report";

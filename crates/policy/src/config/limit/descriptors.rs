@@ -80,7 +80,7 @@ pub(super) fn separate(table: Table<'_>, out: &mut Findings<'_>) -> bool {
         ),
     ] {
         if let Some(text) = text {
-            let what = format!("{field} = \"{}\"", shown(text.value));
+            let what = format!("{field} = \"{text}\"");
             report(what, text.at, help.to_owned());
         }
     }

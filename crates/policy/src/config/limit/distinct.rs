@@ -16,7 +16,7 @@ use super::draft::ExtraShare;
 use super::extras::extra;
 use super::requests::key_part;
 use crate::config::variants::{VariantReader, WINDOWS, counts_values};
-use crate::config::{At, Draft, Findings, Reason, codes, first_reason, is_excluded, shown};
+use crate::config::{At, Draft, Findings, Reason, codes, first_reason, is_excluded};
 use crate::{Cost, KeyPart, MissingKey, Role};
 
 /// Reads `distinct` of every limit.
@@ -33,7 +33,7 @@ pub(in crate::config) fn distinct(
         let Some(part) = key_part(&written, out) else {
             continue;
         };
-        let what = format!("cannot count \"{}\"", shown(written.value));
+        let what = format!("cannot count \"{written}\"");
         if draft.cannot(
             &what,
             codes::DISTINCT,

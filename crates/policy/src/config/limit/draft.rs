@@ -1,13 +1,14 @@
 //! Draft: a limit on its way from the file to a rule, with the places that findings name.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use ratekeeper_core::Denials;
 
 use crate::config::quantity::QuantityKind;
-use crate::config::{At, Findings, Reason, Table, codes, shown};
+use crate::config::{At, Findings, Reason, Table, codes};
 use crate::model::rules::chain::percent_of;
 use crate::{Role, Rule, RuleMode};
 
@@ -33,6 +34,13 @@ pub(in crate::config) struct Draft<'a> {
     pub(in crate::config) is_replaced: bool,
 }
 
+/// Formats it as ``limit `per-ip` ``.
+impl fmt::Display for Draft<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "limit `{}`", self.rule.limit.name)
+    }
+}
+
 impl Draft<'_> {
     /// Returns true if another limit asks this one by `otherwise`.
     pub(in crate::config) fn is_asked(&self) -> bool {
@@ -51,7 +59,7 @@ impl Draft<'_> {
         let Some(reason) = reason else {
             return false;
         };
-        let message = format!("limit `{}` {what}", self.rule.limit.name);
+        let message = format!("{self} {what}");
         out.refuse(code, at.clone(), message, reason);
         true
     }
@@ -84,7 +92,7 @@ pub(in crate::config) fn unknown_limit<'k>(
         return; // it may stand where the text could not be read
     }
     let help = out.meant(name.value, known, "", || missing.help);
-    let message = format!("no limit is called `{}`", shown(name.value));
+    let message = format!("no limit is called `{name}`");
     out.error(codes::UNKNOWN_LIMIT, name.at.clone(), message, missing.why)
         .help(help);
 }
@@ -134,7 +142,7 @@ impl LimitList {
         reason: Option<Reason>,
         out: &mut Findings<'_>,
     ) -> bool {
-        let what = format!("cannot {} `{}`", self.verb, shown(name.value));
+        let what = format!("cannot {} `{name}`", self.verb);
         by.cannot(&what, self.code, &name.at, reason, out)
     }
 }

@@ -24,7 +24,7 @@ use crate::config::document::scalar::{Scalar, percentage};
 use crate::config::fields::MAX_PERCENT;
 use crate::config::variants::{VariantReader, extra_quantity, variant};
 use crate::config::{
-    At, Draft, Findings, Quantity, Reason, Table, codes, first_reason, is_excluded, shown,
+    At, Draft, Findings, Quantity, Reason, Table, codes, first_reason, is_excluded,
 };
 use crate::model::rules::signal::{
     Gate, LOAD, PPM_OF_PERCENT, Signal, UpstreamMeasure, upstream_signal,
@@ -108,15 +108,8 @@ fn elastic(
         _ => None,
     };
     let Some(most) = most else {
-        let message = format!(
-            "limit `{}` cannot be elastic up to \"{}\"",
-            draft.rule.limit.name,
-            shown(up_to.value)
-        );
-        let label = format!(
-            "must be more than \"{}\", in the same period",
-            shown(base.value)
-        );
+        let message = format!("{draft} cannot be elastic up to \"{up_to}\"");
+        let label = format!("must be more than \"{base}\", in the same period");
         let doubled = base.value.split_once('/').and_then(|(number, period)| {
             let number: u64 = number.parse().ok()?;
             Some(format!("{}/{period}", number.checked_mul(2)?))
@@ -194,7 +187,7 @@ impl<'p> SignalReader<'p> {
             (LEVEL, "\"70%\"")
         };
         if !kind.accepts(below.value) {
-            let message = format!("\"{}\" is not a valid `below`", shown(below.value));
+            let message = format!("\"{below}\" is not a valid `below`");
             let meant = kind.meant(below.value, example);
             let meant = meant.map_or(example.to_owned(), |meant| format!("\"{meant}\""));
             out.error(codes::EXTRA, below.at, message, kind.expected())
@@ -218,7 +211,7 @@ impl<'p> SignalReader<'p> {
             return Some(Arc::clone(known));
         }
         if let Some((label, help)) = self.unknown(name.value, out) {
-            let message = format!("no signal is called `{}`", shown(name.value));
+            let message = format!("no signal is called `{name}`");
             out.error(codes::SIGNAL, name.at.clone(), message, label)
                 .help(help);
             return None;

@@ -110,8 +110,7 @@ pub(in crate::config) fn leaves_room(
     if needs <= capacity.get() {
         return true;
     }
-    let name = &draft.rule.limit.name;
-    let message = format!("limit `{name}` leaves nothing for requests without priority");
+    let message = format!("{draft} leaves nothing for requests without priority");
     let label =
         format!("{headroom} of {capacity} are kept, rounded up, and a request costs {cost}");
     out.error(codes::PRIORITY, at.clone(), message, label)

@@ -151,7 +151,7 @@ fn content_type(text: &At<&str>, out: &mut Findings<'_>) {
         .split_once('/')
         .is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty());
     if !(visible && two_parts && text.value.len() <= 200 && text.value.trim() == text.value) {
-        let message = format!("\"{}\" is not a content type", shown(text.value));
+        let message = format!("\"{text}\" is not a content type");
         let label = "expected TYPE/SUBTYPE";
         out.error(codes::RESPONSE_TEXT, text.at.clone(), message, label)
             .help("write for example type = \"text/html; charset=utf-8\"");

@@ -10,7 +10,7 @@
 
 use super::extras::beside;
 use crate::config::variants::{SetText, VariantReader};
-use crate::config::{Draft, Findings, Reason, Table, codes, first_reason, is_excluded, shown};
+use crate::config::{Draft, Findings, Reason, Table, codes, first_reason, is_excluded};
 use crate::{KeyShare, Role, Rule, RuleMode};
 
 /// Reads `candidate` of every limit.
@@ -29,7 +29,7 @@ pub(in crate::config) fn candidates(
             continue;
         }
         if matches!(text.value, "unlimited" | "blocked") {
-            let message = format!("\"{}\" is not a valid `candidate`", shown(text.value));
+            let message = format!("\"{text}\" is not a valid `candidate`");
             out.error(codes::CANDIDATE, text.at, message, "expected a number")
                 .help("write for example candidate = \"80/1m\"");
             continue;

@@ -3,7 +3,7 @@
 
 use ratekeeper_core::{Algorithm as _, LimitScope, Outage};
 
-use crate::config::{Draft, Findings, Table, codes, shown};
+use crate::config::{Draft, Findings, Table, codes};
 use crate::{NodeName, RuleMode, Settings};
 
 /// Maximum number of characters of the name of a process.
@@ -32,7 +32,7 @@ pub(in crate::config) fn node(
     if (1..=MAX_NODE).contains(&text.value.len()) && text.value.bytes().all(plain) {
         return Ok(Some(NodeName::Text(text.value.to_owned())));
     }
-    let message = format!("\"{}\" is not a valid name of a process", shown(text.value));
+    let message = format!("\"{text}\" is not a valid name of a process");
     let label = format!("expected env:NAME, or 1 to {MAX_NODE} letters, digits, or any of . - _");
     out.error(codes::REDIS, text.at, message, label)
         .help("write for example node = \"env:HOSTNAME\"");
@@ -50,8 +50,7 @@ pub(in crate::config) fn no_share(draft: &Draft<'_>, settings: &Settings, out: &
     if fits || is_whole || rule.mode == RuleMode::Off || rule.limit.outage != Outage::Local {
         return;
     }
-    let name = &rule.limit.name;
-    let message = format!("limit `{name}` refuses all requests while Redis fails");
+    let message = format!("{draft} refuses all requests while Redis fails");
     let label = format!("{capacity} permits / {nodes} nodes: less than a request costs");
     let at = draft.quantity_at.clone();
     out.warning(codes::NO_SHARE, at, message, label)

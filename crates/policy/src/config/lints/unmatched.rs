@@ -60,10 +60,7 @@ pub(in crate::config) fn never_matches(
         return;
     }
     let message = "this override never holds";
-    let label = format!(
-        "`match` of limit `{}` leaves this {part} out",
-        draft.rule.limit.name
-    );
+    let label = format!("`match` of {draft} leaves this {part} out");
     out.warning(codes::OVERRIDE_HIDDEN, value.at.clone(), message, label)
         .help("write a value that the limit is for, or remove the override");
 }

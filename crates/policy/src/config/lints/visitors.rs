@@ -143,10 +143,9 @@ impl Visitors {
             warn(what, &field.to_string(), table.place("proxy"), out);
         }
         for draft in drafts {
-            let name = &draft.rule.limit.name;
             let priority = draft.rule.priority.as_ref();
             if let Some(field) = priority.and_then(|it| self.chosen(&it.matcher)) {
-                let what = format!("the priority of limit `{name}`");
+                let what = format!("the priority of {draft}");
                 let at = draft.table.place("priority");
                 warn(&what, &field.to_string(), at, out);
             }
@@ -156,7 +155,7 @@ impl Visitors {
                 matches!(part, KeyPart::Header(name) if is_new(name)) && self.sends_part(part)
             });
             if let Some(part) = new_each_time {
-                let what = format!("the key of limit `{name}`");
+                let what = format!("the key of {draft}");
                 warn(&what, &part.to_string(), draft.table.place("key"), out);
             }
         }
@@ -234,7 +233,7 @@ pub(in crate::config) fn unreliable(draft: &Draft<'_>, out: &mut Findings<'_>) {
         } else {
             continue;
         };
-        let message = format!("limit `{}` counts by {what}", draft.rule.limit.name);
+        let message = format!("{draft} counts by {what}");
         out.warning(codes::HEADER, draft.table.place(field), message, label)
             .help(format!(
                 "write {edit}, and where addresses come from: [client_ip] with header = \
@@ -258,8 +257,7 @@ pub(in crate::config) fn formless(draft: &Draft<'_>, out: &mut Findings<'_>) {
     let mut parts = draft.rule.key.iter().map(ToString::to_string);
     let part = parts.find_map(|part| Some(part.strip_prefix("form:")?.to_owned()));
     if let Some(part) = part.filter(|_| is_formless) {
-        let name = &draft.rule.limit.name;
-        let message = format!("limit `{name}` needs `form:{part}`, which no GET has");
+        let message = format!("{draft} needs `form:{part}`, which no GET has");
         let label = "a GET carries its values in the query";
         let at = draft.table.place("key");
         out.warning(codes::UNRECEIVED, at, message, label)
@@ -343,7 +341,7 @@ pub(in crate::config) fn unreceived(
             (outcome("reset_on"), table.place("reset_on")),
         ];
         if let Some((value, at)) = first.into_iter().find_map(|(it, at)| Some((it?, at))) {
-            report(&format!("limit `{}`", rule.limit.name), value, at);
+            report(&draft.to_string(), value, at);
         }
     }
 }

@@ -88,8 +88,7 @@ pub(in crate::config) fn forgotten(
         if is_kept || draft.rule.mode == RuleMode::Off {
             continue;
         }
-        let name = &draft.rule.limit.name;
-        let message = format!("the balances of limit `{name}` are in memory only");
+        let message = format!("the balances of {draft} are in memory only");
         let label = "a restart gives every key its start anew, and forgets all grants";
         let at = draft.quantity_at.clone();
         out.warning(codes::BALANCE_FORGOTTEN, at, message, label)

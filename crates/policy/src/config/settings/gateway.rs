@@ -125,7 +125,7 @@ fn error_pages(
         let (name, at) = (page.get_ref().as_str().unwrap_or_default(), page.span());
         let number = status.value.parse().ok();
         let Some(number) = number.filter(|number| ERRORS.contains(number)) else {
-            let message = format!("the gateway reports no error {}", shown(status.value));
+            let message = format!("the gateway reports no error {status}");
             let label = format!("expected one of {ERRORS:?}");
             out.error(codes::GATEWAY, status.at, message, label)
                 .help("refusals by a limit have the `response` of the limit");
@@ -156,7 +156,7 @@ fn preflight_limit(table: Table<'_>, out: &mut Findings<'_>) -> Option<Gcra> {
     }
     let limit = rate(text.value).and_then(Gcra::token_bucket);
     if limit.is_err() {
-        let message = format!("\"{}\" is not a valid `preflight_limit`", shown(text.value));
+        let message = format!("\"{text}\" is not a valid `preflight_limit`");
         out.error(codes::QUOTA, text.at, message, "expected NUMBER/DURATION")
             .help("write preflight_limit = \"600/1m\"");
     }
@@ -203,7 +203,7 @@ fn protocol(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
     let Some(reason) = reason else {
         return Some(text.value.to_owned());
     };
-    let message = format!("\"{}\" is not a protocol to switch to", shown(text.value));
+    let message = format!("\"{text}\" is not a protocol to switch to");
     out.refuse(codes::GATEWAY, text.at.clone(), message, reason);
     None
 }
@@ -216,7 +216,7 @@ fn health(table: Table<'_>, out: &mut Findings<'_>) -> Option<HealthCheck> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/?%-._~!$&'()*+,;=:@".contains(&byte);
     let is_short = path.value.len() <= MAX_CHECK_PATH;
     if !path.value.starts_with('/') || !path.value.bytes().all(plain) || !is_short {
-        let message = format!("`{}` is not the path of a request", shown(path.value));
+        let message = format!("`{path}` is not the path of a request");
         let label = "expected up to 1,000 characters of a URL, of which the first is `/`";
         out.error(codes::GATEWAY, path.at, message, label)
             .help("write for example health = { path = \"/healthz\" }");
@@ -257,7 +257,7 @@ fn server_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
     if is_server_name(text.value) {
         return Some(text.value.into());
     }
-    let message = format!("`{}` is not the name of a server", shown(text.value));
+    let message = format!("`{text}` is not the name of a server");
     let label = "expected a name or an address, as in the certificate";
     out.error(codes::GATEWAY, text.at.clone(), message, label)
         .help("write for example server_name = \"app.internal\"");
@@ -278,7 +278,7 @@ fn origin(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
     if read.is_some() {
         return read;
     }
-    let message = format!("\"{}\" is not the origin of web pages", shown(text.value));
+    let message = format!("\"{text}\" is not the origin of web pages");
     let help = match text.value {
         "*" => "list the origins: a browser sends no login to a service that allows all of them",
         _ => "write scheme and host alone, as in cors = [\"https://app.example.com\"]",

@@ -144,7 +144,7 @@ fn named<V: GeoValue>(
             database: Arc::clone(database),
         }),
         Err(reason) => {
-            let message = format!("cannot read the database `{}`: {reason}", shown(name.value));
+            let message = format!("cannot read the database `{name}`: {reason}");
             let label = "a path relative to the policy file";
             out.error(codes::DATABASE, name.at, message, label)
                 .help(format!(
@@ -158,10 +158,7 @@ fn named<V: GeoValue>(
 /// Returns the name of the header; reports one that any client could send.
 fn header(name: &At<&str>, client_ip: &ClientIp, out: &mut Findings<'_>) -> Option<String> {
     if client_ip.trusted_proxies.is_empty() && !out.has_errors() {
-        let message = format!(
-            "every client could choose its country by `{}`",
-            shown(name.value)
-        );
+        let message = format!("every client could choose its country by `{name}`");
         let label = "read from trusted proxies only, and the policy names none";
         out.error(codes::GEO_HEADER, name.at.clone(), message, label)
             .help("add [client_ip] with trusted_proxies = [\"10.0.0.0/8\"], the addresses of your proxies");

@@ -91,8 +91,7 @@ pub(in crate::config) fn required(
         let preferred = rule.priority.iter().map(|priority| &priority.matcher);
         let mut all = once(&rule.matcher).chain(exempted).chain(preferred);
         if counts || all.any(matches) {
-            let limit = format!("limit `{}`", rule.limit.name);
-            asking.push((limit, draft.table.place("key")));
+            asking.push((draft.to_string(), draft.table.place("key")));
         }
     }
     let proxy = settings.listen.proxy.iter();
@@ -131,7 +130,7 @@ pub(in crate::config) fn has_tokens(
     if root.has("jwt") {
         return true;
     }
-    let message = format!("\"{}\" is a claim of a token", shown(text.value));
+    let message = format!("\"{text}\" is a claim of a token");
     no_tokens(message, text.at.clone(), out);
     false
 }

@@ -125,9 +125,14 @@ pub(in crate::config) fn on_limit(
             continue;
         };
         let Some(route) = text.value.strip_prefix("route:") else {
-            let message = format!("\"{}\" is not the name of a route", shown(text.value));
-            out.error(codes::ROUTE, text.at, message, "expected \"route:NAME\"")
-                .help(format!("write on_limit = \"route:{}\"", shown(text.value)));
+            let message = format!("\"{text}\" is not the name of a route");
+            out.error(
+                codes::ROUTE,
+                text.at.clone(),
+                message,
+                "expected \"route:NAME\"",
+            )
+            .help(format!("write on_limit = \"route:{text}\""));
             continue;
         };
         let reason = refused(draft, route, &known, out);
@@ -147,7 +152,7 @@ pub(in crate::config) fn unnamed(root: Table<'_>, drafts: &[Draft<'_>], out: &mu
         };
         let sends = |draft: &Draft<'_>| draft.rule.on_limit.as_deref() == Some(name.value);
         if !drafts.iter().any(sends) {
-            let message = format!("no request reaches the route `{}`", shown(name.value));
+            let message = format!("no request reaches the route `{name}`");
             let label = "it has no `match`, and no limit names it in `on_limit`";
             let help = "write the requests that it is for: match = { path = \"/api/**\" }";
             out.warning(codes::ROUTE, name.at, message, label)

@@ -12,7 +12,7 @@
 use ipnet::IpNet;
 use ratekeeper_core::Key;
 
-use crate::config::{At, Findings, codes, shown};
+use crate::config::{At, Findings, codes};
 use crate::{KeyBytes, KeyPart, PathCase};
 
 /// Characters that are ordinary ones behind `\`, as blanks are.
@@ -113,7 +113,7 @@ pub fn is_key_pattern(text: &str) -> bool {
     pieces(text).len() > 1
 }
 
-/// Returns a value of a key part, written as in a request or as shown, as it stands in keys;
+/// Returns a value of a key part, written as in a request or as as it stands in keys;
 /// `None` if it is reported as wrong.
 pub(super) fn exact_value(
     part: &KeyPart,
@@ -129,7 +129,7 @@ pub(super) fn exact_value(
         return None;
     }
     if let Err(key) = part.write_exact(text.value, ipv6_prefix, case, &mut bytes) {
-        let message = format!("\"{}\" is not one key of `{part}`", shown(text.value));
+        let message = format!("\"{text}\" is not one key of `{part}`");
         let label = "expected an address, or the network that a key shows";
         let is_address = matches!(part, KeyPart::Ip { bits: None });
         let network = text.value.parse::<IpNet>();
@@ -137,8 +137,7 @@ pub(super) fn exact_value(
         let help = match key {
             Some(_) if is_block => format!(
                 "write one address; for the block, write a [[limit]] with match = {{ ip = \
-                 \"{}\" }} and `replaces`",
-                shown(text.value)
+                 \"{text}\" }} and `replaces`"
             ),
             Some(key) => format!("write \"{key}\""),
             None => "write for example \"192.0.2.7\"".to_owned(),

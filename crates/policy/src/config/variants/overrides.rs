@@ -14,9 +14,7 @@ use crate::config::document::shape::in_backticks;
 use crate::config::fields::MAX_PATTERNS;
 use crate::config::limit::draft::{by_name, unknown_limit};
 use crate::config::lints::unmatched::never_matches;
-use crate::config::{
-    At, Draft, Findings, LineCounter, Reason, Table, codes, shown, text_or_number,
-};
+use crate::config::{At, Draft, Findings, LineCounter, Reason, Table, codes, text_or_number};
 use crate::model::keys::overrides::{Override, OverrideKey, Overrides, PartPattern};
 use crate::{Glob, KeyPart, PathCase};
 
@@ -231,8 +229,7 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
         let found = &mut self.found[index];
         let is_glob = |part: &PartPattern| matches!(part, PartPattern::Glob(_));
         if found.pattern_count() >= MAX_PATTERNS && key.iter().flatten().any(is_glob) {
-            let name = shown(text.limit.value);
-            let message = format!("limit `{name}` has more than {MAX_PATTERNS} patterns");
+            let message = format!("{draft} has more than {MAX_PATTERNS} patterns");
             let label = "one more than allowed";
             out.error(codes::TOO_MANY, text.at.clone(), message, label)
                 .help("name keys without *, of which there may be many");
@@ -264,20 +261,12 @@ fn key_of(
         let part = KeyPart::parse(name.value).ok();
         let index = parts.iter().position(|known| Some(known) == part.as_ref());
         let Some(index) = index else {
-            let limit = &draft.rule.limit.name;
-            let message = format!(
-                "`{}` is not in the key of limit `{limit}`",
-                shown(name.value)
-            );
+            let message = format!("`{name}` is not in the key of {draft}");
             let (label, help) = if parts.is_empty() {
                 let help = "write the numbers into the limit itself".to_owned();
                 ("all requests share one counter".to_owned(), help)
             } else {
-                let help = format!(
-                    "write key = {{ \"{}\" = \"{}\" }}",
-                    parts[0],
-                    shown(value.value)
-                );
+                let help = format!("write key = {{ \"{}\" = \"{value}\" }}", parts[0]);
                 (format!("its key is {}", in_backticks(parts)), help)
             };
             out.error(codes::OVERRIDE, name.at.clone(), message, label)
@@ -339,10 +328,7 @@ fn ended(text: &OverrideText<'_>, now: u64, out: &mut Findings<'_>) {
         |_| String::new(),
         |now| now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
     );
-    let message = format!(
-        "an override of limit `{}` has ended",
-        shown(text.limit.value)
-    );
+    let message = format!("an override of limit `{}` has ended", text.limit);
     let label = format!("it is {now}");
     out.warning(codes::OVERRIDE_ENDED, until.at.clone(), message, label)
         .help("remove it, or write a later time");
@@ -353,8 +339,7 @@ fn moment(text: &At<Cow<'_, str>>, out: &mut Findings<'_>) -> Option<u64> {
     if let Ok(moment) = text.value.parse::<Timestamp>() {
         return Some(u64::try_from(moment.as_nanosecond().max(0)).unwrap_or(u64::MAX));
     }
-    let value = shown(&text.value);
-    let message = format!("\"{value}\" is not a time with an offset");
+    let message = format!("\"{text}\" is not a time with an offset");
     let label = "expected a date, a time and an offset";
     out.error(codes::OVERRIDE, text.at.clone(), message, label)
         .help("write for example 2026-12-31T00:00:00Z, or 2026-12-31T00:00:00+01:00");

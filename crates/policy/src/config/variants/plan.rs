@@ -31,12 +31,9 @@ pub(in crate::config) fn plans(
     out: &mut Findings<'_>,
 ) -> Option<Plans> {
     let Some(table) = root.table("plan") else {
-        let plans = |draft: &Draft<'_>| {
-            let at = draft.table.get("plans")?.span();
-            Some((draft.rule.limit.name.clone(), at))
-        };
-        if let Some((name, at)) = drafts.iter().find_map(plans) {
-            let message = format!("limit `{name}` has `plans`, but the policy has no [plan]");
+        if let Some(draft) = drafts.iter().find(|draft| draft.table.has("plans")) {
+            let at = draft.table.place("plans");
+            let message = format!("{draft} has `plans`, but the policy has no [plan]");
             let label = "the plan of a request is not known";
             out.error(codes::PLAN, at, message, label)
                 .help("add [plan] with from = \"attr:plan\" and default = \"free\"");
@@ -85,9 +82,9 @@ fn plan_name(text: &At<&str>, out: &mut Findings<'_>) -> bool {
     if text.value.is_empty() || !text.value.bytes().all(|byte| byte.is_ascii_digit()) {
         return name(text, "plan", out);
     }
-    let message = format!("plan `{}` has no letter in its name", shown(text.value));
+    let message = format!("plan `{text}` has no letter in its name");
     out.error(codes::NAME, text.at.clone(), message, "needs a letter")
-        .help(format!("write for example \"plan-{}\"", shown(text.value)));
+        .help(format!("write for example \"plan-{text}\""));
     false
 }
 
@@ -109,7 +106,7 @@ fn numbers(
         } else {
             "requests, and this limit is for descriptors"
         };
-        let message = format!("limit `{}` cannot have `plans`", draft.rule.limit.name);
+        let message = format!("{draft} cannot have `plans`");
         let label = format!("[plan] takes plans from {of}");
         let at = draft.table.place("plans");
         out.error(codes::PLAN, at, message, label)
@@ -168,15 +165,14 @@ fn from<'a>(
 }
 
 fn no_source<'a>(text: &At<&str>, out: &mut Findings<'_>) -> Option<FromText<'a>> {
-    let message = format!("a plan cannot come from \"{}\"", shown(text.value));
+    let message = format!("a plan cannot come from \"{text}\"");
     let label = "expected \"attr:NAME\", \"jwt:NAME\", \"header:NAME\" or a table of keys";
     let help = if !is_word(text.value) || KeyPart::parse(text.value).is_ok() {
         "write from = \"attr:plan\", or from = { api_key = { acme = \"pro\" } }".to_owned()
     } else if text.value.starts_with("x-") {
-        format!("write from = \"header:{}\"", shown(text.value))
+        format!("write from = \"header:{text}\"")
     } else {
-        let name = shown(text.value);
-        format!("write from = \"attr:{name}\", or from = \"header:{name}\"")
+        format!("write from = \"attr:{text}\", or from = \"header:{text}\"")
     };
     out.error(codes::PLAN, text.at.clone(), message, label)
         .help(help);
@@ -221,7 +217,7 @@ fn keys(
     for (key, plan) in written {
         let index = names.iter().position(|known| **known == *plan.value);
         if index.is_none() {
-            let message = format!("no limit has numbers for the plan `{}`", shown(plan.value));
+            let message = format!("no limit has numbers for the plan `{plan}`");
             let label = format!("has the numbers of the default plan, `{}`", names[0]);
             let other = || "add the plan to `plans` of a limit".to_owned();
             let help = out.meant(plan.value, names.iter().map(|name| &**name), "", other);
