@@ -10,7 +10,6 @@ use ratekeeper_core::Algorithm as _;
 
 use super::limit::refusal::Responses;
 use super::limit::{ban, scope};
-use super::quantity::algorithm::AlgorithmSpec;
 use super::quantity::{QuantityKind, Refill};
 use super::{Draft, Findings, codes};
 use crate::{Cost, KeyPart, MissingKey, Role, RuleMode, Settings};
@@ -171,14 +170,8 @@ fn counts_less(strict: &Draft<'_>, loose: &Draft<'_>) -> bool {
     let (a, b) = (&strict.rule, &loose.rule);
     let is_slower = match (strict.kind, loose.kind) {
         (QuantityKind::Calendar(a), QuantityKind::Calendar(b)) => a == b,
-        (QuantityKind::Windows(kind), QuantityKind::Windows(other)) => {
-            let is_monotone = matches!(
-                kind,
-                AlgorithmSpec::Fixed
-                    | AlgorithmSpec::SlidingCounter
-                    | AlgorithmSpec::SlidingLog { .. }
-            );
-            is_monotone && kind == other && a.window == b.window
+        (QuantityKind::Windows(word, gap), QuantityKind::Windows(other, other_gap)) => {
+            word == other && gap == other_gap && a.window == b.window
         }
         (QuantityKind::Bucket(strict), QuantityKind::Bucket(loose)) => {
             let rate = |one: Refill, other: Refill| {

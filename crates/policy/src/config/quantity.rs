@@ -16,7 +16,6 @@ use std::ops::Range;
 
 use ratekeeper_core::{AnyAlgorithm, Denials, Nanos, Origin, Permits, Quota};
 
-use self::algorithm::AlgorithmSpec;
 use super::{Findings, ZoneSpec, codes};
 use crate::model::rules::calendar::Word;
 
@@ -65,8 +64,9 @@ pub(super) struct QuantityByDay {
 /// How a quantity counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum QuantityKind {
-    /// In windows of the given algorithm.
-    Windows(AlgorithmSpec),
+    /// In the windows of an algorithm, of which a lower number never admits more; with the least
+    /// time between two requests, zero for none.
+    Windows(&'static str, Nanos),
     /// In windows of the calendar.
     Calendar(Word),
     /// As a debt that decreases with time.

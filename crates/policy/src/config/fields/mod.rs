@@ -19,6 +19,7 @@ mod requests;
 mod store;
 mod telemetry;
 
+pub(in crate::config) use self::algorithm::ALGORITHMS;
 use self::clients::{CLIENT_IP, GEO, JWT};
 pub(in crate::config) use self::gateway::ERRORS;
 use self::gateway::PROXY;

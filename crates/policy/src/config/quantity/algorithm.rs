@@ -1,36 +1,7 @@
-//! Algorithm: how a limit counts, as written in the file.
+//! Algorithm: the word for how a limit counts, and the fields beside it.
 
-use ratekeeper_core::{Edge, Nanos};
-
+use crate::config::fields::ALGORITHMS;
 use crate::config::{At, Findings, Table, codes, shown};
-
-/// Sub-buckets of `algorithm = "sub-buckets"`.
-const DEFAULT_SUB_BUCKETS: u32 = 6;
-
-/// An algorithm as written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::config) enum AlgorithmSpec {
-    TokenBucket,
-    /// One permit each duration / N.
-    LeakyBucket,
-    Fixed,
-    SlidingCounter,
-    QuotaReset,
-    SubBuckets {
-        count: u32,
-        edge: Edge,
-    },
-    SlidingLog {
-        /// Least time between two requests; zero for no gap.
-        gap: Nanos,
-    },
-    Hybrid,
-    Exponential,
-    SmoothBursty {
-        /// How long permits are saved up; `None` for the period of the limit.
-        saves: Option<Nanos>,
-    },
-}
 
 /// The fields of `algorithm = { .. }` that belong to one algorithm: field and algorithm.
 const OWNED: [(&str, &str); 4] = [
@@ -40,72 +11,20 @@ const OWNED: [(&str, &str); 4] = [
     ("save_up", "smooth-bursty"),
 ];
 
-impl AlgorithmSpec {
-    /// Returns the word as written in the file.
-    pub(in crate::config) const fn word(self) -> &'static str {
-        match self {
-            Self::TokenBucket => "token-bucket",
-            Self::LeakyBucket => "leaky-bucket",
-            Self::Fixed => "fixed-window",
-            Self::SlidingCounter => "sliding-window-counter",
-            Self::QuotaReset => "quota-reset",
-            Self::SubBuckets { .. } => "sub-buckets",
-            Self::SlidingLog { .. } => "sliding-window-log",
-            Self::Hybrid => "hybrid",
-            Self::Exponential => "exponential",
-            Self::SmoothBursty { .. } => "smooth-bursty",
+/// Reads the word of `algorithm`, which is a word or a table; `None` if it is not written, or wrong.
+pub(super) fn algorithm(table: Table<'_>, out: &mut Findings<'_>) -> Option<At<&'static str>> {
+    let name = match table.table("algorithm") {
+        Some(fields) => {
+            let name = fields.text("name")?.value;
+            if strays(name, fields, out) {
+                return None;
+            }
+            name
         }
-    }
-
-    /// Returns true if GCRA counts it, which has room for a queue.
-    pub(super) const fn is_gcra(self) -> bool {
-        matches!(self, Self::TokenBucket | Self::LeakyBucket)
-    }
-}
-
-/// Reads `algorithm`, a word or a table.
-pub(super) fn algorithm(table: Table<'_>, out: &mut Findings<'_>) -> Option<At<AlgorithmSpec>> {
-    let node = table.get("algorithm")?;
-    let (name, fields) = match table.table("algorithm") {
-        Some(fields) => (fields.text("name")?.value, Some(fields)),
-        None => (node.get_ref().as_str()?, None),
+        None => table.text("algorithm")?.value,
     };
-    if let Some(fields) = fields
-        && strays(name, fields, out)
-    {
-        return None;
-    }
-    let span = |field| fields.and_then(|fields| fields.span(field));
-    let value = match name {
-        "token-bucket" => AlgorithmSpec::TokenBucket,
-        "leaky-bucket" => AlgorithmSpec::LeakyBucket,
-        "fixed-window" => AlgorithmSpec::Fixed,
-        "sliding-window-counter" => AlgorithmSpec::SlidingCounter,
-        "quota-reset" => AlgorithmSpec::QuotaReset,
-        "sub-buckets" => sub_buckets(fields),
-        "sliding-window-log" => AlgorithmSpec::SlidingLog {
-            gap: span("min_gap").unwrap_or(Nanos::ZERO),
-        },
-        "hybrid" => AlgorithmSpec::Hybrid,
-        "exponential" => AlgorithmSpec::Exponential,
-        "smooth-bursty" => AlgorithmSpec::SmoothBursty {
-            saves: span("save_up"),
-        },
-        _ => return None, // reported as an unknown value
-    };
-    Some(At::new(value, node.span()))
-}
-
-fn sub_buckets(fields: Option<Table<'_>>) -> AlgorithmSpec {
-    let count = fields.and_then(|fields| fields.number("count"));
-    AlgorithmSpec::SubBuckets {
-        count: count.unwrap_or(DEFAULT_SUB_BUCKETS),
-        edge: match fields.and_then(|fields| fields.owned("edge")) {
-            Some("weighted") => Edge::Weighted,
-            Some("drop") => Edge::Drop,
-            _ => Edge::Full,
-        },
-    }
+    let word = ALGORITHMS.iter().find(|word| **word == name)?; // others are reported
+    Some(At::new(word, table.place("algorithm")))
 }
 
 /// Reports the first field that belongs to another algorithm.
@@ -129,9 +48,9 @@ fn strays(name: &str, fields: Table<'_>, out: &mut Findings<'_>) -> bool {
 
 /// Reports `algorithm` beside a quantity that has its own, which `own` may name.
 pub(super) fn no_algorithm(
-    named: Option<At<AlgorithmSpec>>,
+    named: Option<At<&str>>,
     quantity: &str,
-    own: Option<AlgorithmSpec>,
+    own: Option<&str>,
     out: &mut Findings<'_>,
 ) {
     let Some(named) = named.filter(|named| Some(named.value) != own) else {
@@ -139,7 +58,7 @@ pub(super) fn no_algorithm(
     };
     let message = format!("this `algorithm` cannot be combined with {quantity}");
     let label = match own {
-        Some(own) => format!("{quantity} is always a \"{}\"", own.word()),
+        Some(own) => format!("{quantity} is always a \"{own}\""),
         None => format!("{quantity} has its own algorithm"),
     };
     out.error(codes::ALGORITHM, named.at, message, label)

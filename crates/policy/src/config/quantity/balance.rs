@@ -10,7 +10,7 @@
 use ratekeeper_core::{AnyAlgorithm, Balance, Outage, Permits};
 use toml::Spanned;
 
-use super::algorithm::{AlgorithmSpec, no_algorithm};
+use super::algorithm::no_algorithm;
 use super::{Quantity, Surroundings, free};
 use crate::config::{At, Draft, Findings, Table, codes};
 use crate::{RuleMode, Settings};
@@ -18,7 +18,7 @@ use crate::{RuleMode, Settings};
 /// Reads `balance = { start, max }`; `None` if the values make no sense, which is reported.
 pub(super) fn balance(
     table: Table<'_>,
-    named: Option<At<AlgorithmSpec>>,
+    named: Option<At<&str>>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {

@@ -9,7 +9,7 @@
 
 use ratekeeper_core::{Concurrency, Nanos, Permits};
 
-use super::algorithm::{AlgorithmSpec, no_algorithm};
+use super::algorithm::no_algorithm;
 use super::numbers::{Written, built};
 use super::{Quantity, Surroundings};
 use crate::config::{At, Findings, Table, codes};
@@ -24,7 +24,7 @@ const SHORT_LEASE: Nanos = Nanos::from_millis(100);
 /// is reported.
 pub(super) fn concurrency(
     table: Table<'_>,
-    named: Option<At<AlgorithmSpec>>,
+    named: Option<At<&str>>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Quantity> {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use jiff::civil::Weekday;
 use ratekeeper_core::{AnyAlgorithm, Calendar, Error, Permits, Window};
 
-use super::algorithm::AlgorithmSpec;
 use super::anchor::{AnchorSpec, FirstDay};
 use super::numbers::{Written, built};
 use super::{Quantity, QuantityByDay, QuantityKind, Surroundings};
@@ -51,13 +50,13 @@ impl<'a> Dated<'a> {
     pub(in crate::config) fn quantity(
         &self,
         text: &At<&str>,
-        named: Option<At<AlgorithmSpec>>,
+        named: Option<At<&str>>,
         anchor: Option<&At<AnchorSpec>>,
         around: Surroundings<'_>,
         out: &mut Findings<'_>,
     ) -> Option<Quantity> {
         let permits = built(permits(self.number), text, Written::Limit, out)?;
-        if let Some(named) = named.filter(|named| named.value != AlgorithmSpec::Fixed) {
+        if let Some(named) = named.filter(|named| named.value != "fixed-window") {
             self.no_algorithm(permits, named.at, out);
         }
         let zone = match around.zone {

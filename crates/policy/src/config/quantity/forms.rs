@@ -18,11 +18,11 @@ use std::ops::Range;
 
 use ratekeeper_core::algorithms::log::MAX_PERMITS;
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Error, Exponential, Gcra, Hybrid, Interval, Log, Nanos, Permits,
-    Quota, QuotaReset, SubBuckets, Window,
+    Algorithm as _, AnyAlgorithm, Edge, Error, Exponential, Gcra, Hybrid, Interval, Log, Nanos,
+    Permits, Quota, QuotaReset, SubBuckets, Window,
 };
 
-use super::algorithm::{AlgorithmSpec, algorithm, no_algorithm};
+use super::algorithm::{algorithm, no_algorithm};
 use super::anchor::anchor;
 use super::balance::balance;
 use super::concurrency::concurrency;
@@ -34,6 +34,8 @@ use super::{Quantity, QuantityKind, Refill, Surroundings, free};
 use crate::config::limit::ban::with_ban;
 use crate::config::{At, Findings, Table, codes, rate};
 
+/// Sub-buckets of `algorithm = "sub-buckets"`.
+const DEFAULT_SUB_BUCKETS: u32 = 6;
 /// Bytes that a log keeps for a permit.
 const BYTES: u64 = 8;
 
@@ -97,84 +99,81 @@ impl QuantityReader<'_, '_, '_> {
             let step = step(written);
             let (what, own) = match step {
                 Some(_) => ("a bucket with `step`", None),
-                None => ("`bucket`", Some(AlgorithmSpec::TokenBucket)),
+                None => ("`bucket`", Some("token-bucket")),
             };
             no_algorithm(named, what, own, self.out);
             return self.bucket(written, step.as_ref());
         }
         let text = table.text("spacing")?;
-        let own = Some(AlgorithmSpec::LeakyBucket);
-        no_algorithm(named, "`spacing`", own, self.out);
+        no_algorithm(named, "`spacing`", Some("leaky-bucket"), self.out);
         self.spacing(&text)
     }
 
     /// `limit = "N/duration"`
-    fn limit(&mut self, text: &At<&str>, named: Option<At<AlgorithmSpec>>) -> Option<Quantity> {
+    fn limit(&mut self, text: &At<&str>, named: Option<At<&'static str>>) -> Option<Quantity> {
         let quota = built(rate(text.value), text, Written::Limit, self.out)?;
         let phase = self.around.origin.phase(quota.per());
         let denials = self.around.denials;
         let windows = |window: Result<Window, Error>| {
             window.map(|window| window.with_denials(denials).into())
         };
-        let named = named.unwrap_or(At::new(AlgorithmSpec::TokenBucket, 0..0));
-        let At { value: named, at } = named;
-        let place = |field| {
-            let fields = self.table.table("algorithm");
-            fields.map_or(0..0, |fields| fields.place(field))
-        };
-        if let Some(queue) = self.queue.as_ref().filter(|_| !named.is_gcra()) {
+        let At { value: word, at } = named.unwrap_or(At::new("token-bucket", 0..0));
+        let fields = self.table.table("algorithm");
+        let place = |field| fields.map_or(0..0, |fields| fields.place(field));
+        let span = |field| fields.and_then(|fields| fields.span(field));
+        let is_paced = matches!(word, "token-bucket" | "leaky-bucket");
+        if let Some(queue) = self.queue.as_ref().filter(|_| !is_paced) {
             let help = "write algorithm = \"leaky-bucket\", or leave `queue` out".to_owned();
-            queue.stray(&format!("algorithm = \"{}\"", named.word()), help, self.out);
+            queue.stray(&format!("algorithm = \"{word}\""), help, self.out);
             return None;
         }
         let written = Written::Limit;
         let mut words = text.value.to_owned();
-        let algorithm = match named {
-            AlgorithmSpec::SlidingCounter => windows(Window::two_window(quota, phase)),
-            AlgorithmSpec::Fixed => windows(Window::fixed(quota, phase)),
-            AlgorithmSpec::QuotaReset => {
-                QuotaReset::new(quota).map(|reset| reset.with_denials(denials).into())
+        let gap = span("min_gap").unwrap_or(Nanos::ZERO);
+        let kind = match word {
+            "fixed-window" | "sliding-window-counter" | "sliding-window-log" => {
+                QuantityKind::Windows(word, gap)
             }
-            AlgorithmSpec::SubBuckets { count, edge } => {
-                let width = Nanos::from_nanos(quota.per().as_nanos().div_ceil(u64::from(count)));
-                let phase = self.around.origin.phase(width);
-                let window = SubBuckets::sub_buckets(quota, count, edge, phase);
-                window.map(|window| window.with_denials(denials).into())
-            }
-            AlgorithmSpec::TokenBucket => {
-                return self.paced(quota, words, text, written);
-            }
-            AlgorithmSpec::LeakyBucket => {
+            _ => QuantityKind::Other,
+        };
+        let algorithm = match word {
+            "leaky-bucket" => {
                 let one = built(quota.with_burst(Permits::ONE), text, written, self.out)?;
                 let paced = self.paced(one, words, text, written)?;
                 let keeps_to = Some(quota);
                 return Some(Quantity { keeps_to, ..paced });
             }
-            AlgorithmSpec::SlidingLog { gap } => {
+            "fixed-window" => windows(Window::fixed(quota, phase)),
+            "sliding-window-counter" => windows(Window::two_window(quota, phase)),
+            "sliding-window-log" => {
                 if gap > Nanos::ZERO {
                     words = format!("{words}, {gap} apart");
                 }
                 log(self.table, quota, gap, place("min_gap"), text, self.out)?
                     .map(|log| log.with_denials(denials).into())
             }
-            AlgorithmSpec::Hybrid => {
+            "sub-buckets" => sub_buckets(fields, quota, self.around)
+                .map(|window| window.with_denials(denials).into()),
+            "quota-reset" => QuotaReset::new(quota).map(|reset| reset.with_denials(denials).into()),
+            "hybrid" => {
                 let instead = "algorithm = \"token-bucket\"";
                 free(denials, "\"hybrid\"", &at, instead, self.out)?;
                 Hybrid::quota_linear(quota).map(Into::into)
             }
-            AlgorithmSpec::SmoothBursty { saves } => {
-                let save_up = saves.map(|saves| At::new(saves, place("save_up")));
-                return smooth_bursty(text, save_up, &at, self.around, self.out);
-            }
-            AlgorithmSpec::Exponential => {
+            "exponential" => {
                 Exponential::new(quota).map(|counter| counter.with_denials(denials).into())
             }
+            "smooth-bursty" => {
+                let save_up = span("save_up").map(|saves| At::new(saves, place("save_up")));
+                return smooth_bursty(text, save_up, &at, self.around, self.out);
+            }
+            _ => return self.paced(quota, words, text, written), // a token bucket
         };
         let algorithm: AnyAlgorithm = built(algorithm, text, written, self.out)?;
         Some(Quantity {
             window: Some(quota.per()),
             keeps_to: Some(quota),
-            kind: QuantityKind::Windows(named),
+            kind,
             ..Quantity::new(algorithm, quota.permits(), words, text.at.clone())
         })
     }
@@ -256,6 +255,23 @@ impl QuantityReader<'_, '_, '_> {
             ..Quantity::new(algorithm, holds, words, text.at.clone())
         })
     }
+}
+
+/// Reads `count` and `edge` of sub-buckets.
+fn sub_buckets(
+    fields: Option<Table<'_>>,
+    quota: Quota,
+    around: Surroundings<'_>,
+) -> Result<SubBuckets, Error> {
+    let count = fields.and_then(|fields| fields.number("count"));
+    let count = count.unwrap_or(DEFAULT_SUB_BUCKETS);
+    let edge = match fields.and_then(|fields| fields.owned("edge")) {
+        Some("weighted") => Edge::Weighted,
+        Some("drop") => Edge::Drop,
+        _ => Edge::Full,
+    };
+    let width = Nanos::from_nanos(quota.per().as_nanos().div_ceil(u64::from(count)));
+    SubBuckets::sub_buckets(quota, count, edge, around.origin.phase(width))
 }
 
 /// Returns the log of a quota and a gap; `None` if they make no sense, which is reported.
