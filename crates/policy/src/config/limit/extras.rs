@@ -210,10 +210,9 @@ impl<'p> SignalReader<'p> {
         if let Some(known) = self.found.iter().find(|known| known.name() == name.value) {
             return Some(Arc::clone(known));
         }
-        if let Some((label, help)) = self.unknown(name.value, out) {
+        if let Some(reason) = self.unknown(name.value, out) {
             let message = format!("no signal is called `{name}`");
-            out.error(codes::SIGNAL, name.at.clone(), message, label)
-                .help(help);
+            out.refuse(codes::SIGNAL, name.at.clone(), message, reason);
             return None;
         }
         if self.found.len() == MAX_SIGNALS {
@@ -228,37 +227,36 @@ impl<'p> SignalReader<'p> {
         Some(new)
     }
 
-    /// Returns why no signal has the name, and what to write instead.
-    fn unknown(&self, name: &str, out: &Findings<'_>) -> Option<(&'static str, String)> {
-        let Some((route, _)) = upstream_signal(name) else {
-            let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-            if name.starts_with("upstream.") {
-                let label = "`latency` and `errors` of an upstream are measured";
-                return Some((label, "write signal = \"upstream.latency\"".into()));
-            }
-            let is_name = (1..=40).contains(&name.len()) && name.bytes().all(plain);
-            let label = "expected 1 to 40 of a-z, 0-9 and -";
-            let help = format!("write signal = \"{LOAD}\" for the load of this machine");
-            return (!is_name).then_some((label, help));
-        };
-        let Some(proxy) = self.proxy else {
-            let label = "only the proxy listener measures upstreams, and the policy has none";
-            let help = "write [listen.proxy] with upstream = \"http://127.0.0.1:3000\", or push a \
-                        level of your own by PUT /v1/signals/upstream, and write signal = \"upstream\"";
-            return Some((label, help.into()));
-        };
-        let routes = || proxy.routes.iter().map(|it| &*it.name);
-        if route.is_empty() || routes().any(|known| known == route) {
-            return None;
-        }
+    /// Returns why no signal has the name.
+    fn unknown(&self, name: &str, out: &Findings<'_>) -> Option<Reason> {
+        let of_upstream = upstream_signal(name).map(|(route, _)| route);
+        let route = of_upstream.unwrap_or_default();
         let measure = name.rsplit('.').next().unwrap_or_default();
-        let help = match out.nearest(route, routes()) {
-            Some(near) => format!("did you mean signal = \"upstream.{near}.{measure}\"?"),
-            None => {
-                format!("write signal = \"upstream.{measure}\" for `upstream` of [listen.proxy]")
-            }
+        let routes = || {
+            let proxy = self.proxy.into_iter();
+            proxy.flat_map(|proxy| &proxy.routes).map(|it| &*it.name)
         };
-        Some(("no route of [listen.proxy] has this name", help))
+        let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        let is_name = (1..=40).contains(&name.len()) && name.bytes().all(plain);
+        first_reason! {
+            of_upstream.is_none() && name.starts_with("upstream.") =>
+                "`latency` and `errors` of an upstream are measured",
+                "write signal = \"upstream.latency\"";
+            of_upstream.is_none() && !is_name => "expected 1 to 40 of a-z, 0-9 and -",
+                format!("write signal = \"{LOAD}\" for the load of this machine");
+            of_upstream.is_some() && self.proxy.is_none() =>
+                "only the proxy listener measures upstreams, and the policy has none",
+                "write [listen.proxy] with upstream = \"http://127.0.0.1:3000\", or push a level of \
+                 your own by PUT /v1/signals/upstream, and write signal = \"upstream\"";
+            !route.is_empty() && !routes().any(|known| known == route) =>
+                "no route of [listen.proxy] has this name",
+                match out.nearest(route, routes()) {
+                    Some(near) => format!("did you mean signal = \"upstream.{near}.{measure}\"?"),
+                    None => format!(
+                        "write signal = \"upstream.{measure}\" for `upstream` of [listen.proxy]"
+                    ),
+                };
+        }
     }
 }
 
