@@ -102,7 +102,7 @@ impl QuantityReader<'_, '_, '_> {
                 None => ("`bucket`", Some("token-bucket")),
             };
             no_algorithm(named, what, own, self.out);
-            return self.bucket(written, step.as_ref());
+            return self.bucket(written, step);
         }
         let text = table.text("spacing")?;
         no_algorithm(named, "`spacing`", Some("leaky-bucket"), self.out);
@@ -179,7 +179,7 @@ impl QuantityReader<'_, '_, '_> {
     }
 
     /// `bucket = { size, refill }`, with `step` or without.
-    fn bucket(&mut self, bucket: Table<'_>, step: Option<&At<StepFrom>>) -> Option<Quantity> {
+    fn bucket(&mut self, bucket: Table<'_>, step: Option<&str>) -> Option<Quantity> {
         let size = bucket.number("size");
         let (text, written) = (&bucket.text("refill")?, Written::Refill);
         let quota = built(rate(text.value), text, written, self.out)?;
@@ -195,15 +195,16 @@ impl QuantityReader<'_, '_, '_> {
             return None;
         }
         let (what, instead) = ("a bucket with `step`", "leave `step` out");
-        free(self.around.denials, what, &step.at, instead, self.out)?;
+        let at = bucket.place("step");
+        free(self.around.denials, what, &at, instead, self.out)?;
         let (permits, per) = (quota.permits(), quota.per());
-        let (interval, moments) = match step.value {
-            StepFrom::First => (Interval::from_first(size, permits, per), "in steps"),
-            StepFrom::Clock => {
-                let phase = self.around.origin.phase(per);
-                let interval = Interval::on_grid(size, permits, per, phase);
-                (interval, "in steps of the clock")
-            }
+        let phase = self.around.origin.phase(per);
+        let (interval, moments) = match step {
+            "clock" => (
+                Interval::on_grid(size, permits, per, phase),
+                "in steps of the clock",
+            ),
+            _ => (Interval::from_first(size, permits, per), "in steps"),
         };
         let interval = built(interval, text, written, self.out)?;
         let rounds = size.get().div_ceil(permits.get());
@@ -320,23 +321,12 @@ fn log(
     Some(Log::sliding(quota).and_then(|log| log.with_gap(gap)))
 }
 
-/// Returns the moments that `step` names, if it asks for steps.
-fn step(bucket: Table<'_>) -> Option<At<StepFrom>> {
-    let written = bucket.get("step")?;
-    let value = written.get_ref();
-    let step = match (value.as_bool(), value.as_str()) {
-        (Some(true), _) | (_, Some("first")) => StepFrom::First,
-        (_, Some("clock")) => StepFrom::Clock,
-        _ => return None, // absent or false, or reported as an unknown value
-    };
-    Some(At::new(step, written.span()))
-}
-
-/// Moment from which the periods of whole refills are counted.
-#[derive(Clone, Copy)]
-enum StepFrom {
-    /// The first take from a full bucket.
-    First,
-    /// 1970 in UTC: an hour's refill comes at each full hour.
-    Clock,
+/// Returns the moments from which the periods of whole refills are counted: the "first" take from a
+/// full bucket, or the "clock", whose hours begin at each full hour in UTC.
+fn step(bucket: Table<'_>) -> Option<&'static str> {
+    match (bucket.flag("step"), bucket.owned("step")) {
+        (Some(true), _) | (_, Some("first")) => Some("first"),
+        (_, Some("clock")) => Some("clock"),
+        _ => None, // absent or false, or reported as an unknown value
+    }
 }
