@@ -118,7 +118,7 @@ impl Findings<'_> {
                 }
             }
             (Shape::Texts(most) | Shape::List(most), DeValue::Array(values)) => {
-                self.list(node, values, *most, is_text, here);
+                self.list(node, values, *most, |value| value.is_str(), here);
             }
             (Shape::Numbers(most), DeValue::Array(values)) => {
                 let accepts = |value: &DeValue<'_>| value.is_str() || value.is_integer();
@@ -320,8 +320,4 @@ fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
             | (Shape::Tables { .. }, DeValue::Array(_))
             | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_))
     )
-}
-
-fn is_text(value: &DeValue<'_>) -> bool {
-    value.is_str()
 }

@@ -6,13 +6,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use jiff::civil::Weekday;
-use ratekeeper_core::{AnyAlgorithm, Calendar, Error, Permits, Window};
+use ratekeeper_core::{AnyAlgorithm, Calendar, Permits, Window};
 
 use super::anchor::{AnchorSpec, FirstDay};
 use super::numbers::{Written, built};
 use super::{Quantity, QuantityByDay, QuantityKind, Surroundings};
 use crate::config::document::scalar::rolling;
-use crate::config::{At, Findings, ZoneSpec, codes};
+use crate::config::{At, Findings, ZoneSpec, codes, rate};
 use crate::model::rules::calendar::{MonthDay, Word, YearDay, calendar, months};
 
 /// `20/day`
@@ -55,7 +55,7 @@ impl<'a> Dated<'a> {
         around: Surroundings<'_>,
         out: &mut Findings<'_>,
     ) -> Option<Quantity> {
-        let permits = built(permits(self.number), text, Written::Limit, out)?;
+        let permits = built(rate(&self.rolling()), text, Written::Limit, out)?.permits();
         if let Some(named) = named.filter(|named| named.value != "fixed-window") {
             self.no_algorithm(permits, named.at, out);
         }
@@ -130,15 +130,4 @@ impl<'a> Dated<'a> {
 fn text_from(written: &str, word: Word) -> String {
     let number = written.split('/').next().unwrap_or(written);
     format!("{number}/{word}")
-}
-
-fn permits(number: &str) -> Result<Permits, Error> {
-    if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(Error::Quota);
-    }
-    match number.parse() {
-        Ok(0) => Err(Error::NoPermits),
-        Ok(number) => Ok(Permits::new(number)),
-        Err(_) => Err(Error::TooManyPermits),
-    }
 }
