@@ -90,7 +90,7 @@ impl<'t> Findings<'t> {
     }
 
     /// Adds an error with its reason, which is the label and the help.
-    pub(in crate::config) fn refuse(
+    pub(crate) fn refuse(
         &mut self,
         code: &'static str,
         at: Range<usize>,
@@ -101,7 +101,7 @@ impl<'t> Findings<'t> {
     }
 
     /// Adds an error about a value that its type refuses.
-    pub(in crate::config) fn invalid(
+    pub(crate) fn invalid(
         &mut self,
         code: &'static str,
         at: Range<usize>,
@@ -222,7 +222,7 @@ impl<'t> Findings<'t> {
     }
 
     /// Adds a finding.
-    pub(in crate::config) fn push(
+    pub(crate) fn push(
         &mut self,
         code: &'static str,
         severity: Severity,
@@ -318,7 +318,7 @@ pub(super) struct LineCounter<'t> {
 }
 
 impl<'t> LineCounter<'t> {
-    pub(in crate::config) const fn new(text: &'t str) -> Self {
+    pub(crate) const fn new(text: &'t str) -> Self {
         Self {
             text,
             at: 0,
@@ -327,7 +327,7 @@ impl<'t> LineCounter<'t> {
     }
 
     /// Returns the line of a position, from 1.
-    pub(in crate::config) fn at(&mut self, position: usize) -> usize {
+    pub(crate) fn at(&mut self, position: usize) -> usize {
         if position < self.at {
             *self = Self::new(self.text);
         }

@@ -8,16 +8,16 @@ const MAX_KNOWN: usize = 1_000;
 
 /// Why something was refused, and what to write instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::config) struct Reason {
+pub(crate) struct Reason {
     /// A fact: the label of a finding.
-    pub(in crate::config) why: String,
+    pub(crate) why: String,
     /// An instruction: its help.
-    pub(in crate::config) help: String,
+    pub(crate) help: String,
 }
 
 impl Reason {
     /// Returns a reason of these words.
-    pub(in crate::config) fn new(why: impl Into<String>, help: impl Into<String>) -> Self {
+    pub(crate) fn new(why: impl Into<String>, help: impl Into<String>) -> Self {
         let (why, help) = (why.into(), help.into());
         Self { why, help }
     }
@@ -32,10 +32,10 @@ macro_rules! first_reason {
         }
     };
 }
-pub(in crate::config) use first_reason;
+pub(crate) use first_reason;
 
 /// Returns true for letters, digits, `-` and `_`: a text that may be a name.
-pub(in crate::config) fn is_word(text: &str) -> bool {
+pub(crate) fn is_word(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     !text.is_empty() && text.chars().all(is_plain)
 }
@@ -45,10 +45,7 @@ const NEGATIONS: [&str; 5] = ["un", "in", "non", "not", "dis"];
 
 /// Returns the known word nearest to `word`, if it is near enough to be meant. `unpaid` is not
 /// `paid`, however near.
-pub(in crate::config) fn nearest<'k>(
-    word: &str,
-    known: impl IntoIterator<Item = &'k str>,
-) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     if word.len() > MAX_WORD {
         return None;
     }

@@ -25,7 +25,7 @@ use crate::{
 
 /// The time zone of calendar words.
 #[derive(Clone, Debug)]
-pub(in crate::config) enum ZoneSpec {
+pub(crate) enum ZoneSpec {
     /// Not stated.
     Unset,
     /// Stated, and refused: errors that depend on it are not reported.
@@ -36,7 +36,7 @@ pub(in crate::config) enum ZoneSpec {
 
 /// Reads `timezone` from the database that is compiled in, so that a policy means the same on
 /// every machine. The cost is that new rules come with a new release.
-pub(in crate::config) fn zone(root: Table<'_>, out: &mut Findings<'_>) -> ZoneSpec {
+pub(crate) fn zone(root: Table<'_>, out: &mut Findings<'_>) -> ZoneSpec {
     let Some(name) = root.text("timezone") else {
         return if root.has("timezone") {
             ZoneSpec::Refused

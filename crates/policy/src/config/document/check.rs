@@ -20,7 +20,7 @@ use crate::config::{Findings, SpannedValue, codes, shown, whole};
 
 impl Findings<'_> {
     /// Checks the fields of one table. A text is one without a place.
-    pub(in crate::config) fn fields(
+    pub(crate) fn fields(
         &mut self,
         there: &DeTable<'_>,
         at: Range<usize>,

@@ -20,12 +20,12 @@ const EFFECTIVE: [&str; 6] = ["match", "listen", "metrics", "client_ip", "store"
 
 /// The field under check, for messages.
 #[derive(Clone, Copy)]
-pub(in crate::config) struct Here<'a> {
+pub(crate) struct Here<'a> {
     /// ``limit `per-ip` ``, ``bucket of limit `per-ip` ``, `the policy`.
-    pub(in crate::config) place: &'a str,
-    pub(in crate::config) field: &'a str,
+    pub(crate) place: &'a str,
+    pub(crate) field: &'a str,
     /// A value of the field as it could stand in the file.
-    pub(in crate::config) example: &'a str,
+    pub(crate) example: &'a str,
 }
 
 /// Formats it as `` `key` of limit `per-ip` ``.

@@ -55,7 +55,7 @@ impl Exclusion {
 }
 
 /// Reports the fields of a limit that cannot stand together.
-pub(in crate::config) fn exclusions(limit: Table<'_>, out: &mut Findings<'_>) {
+pub(crate) fn exclusions(limit: Table<'_>, out: &mut Findings<'_>) {
     for row in EXCLUSIONS {
         let field = row.field;
         for other in row.beside(limit) {
@@ -68,7 +68,7 @@ pub(in crate::config) fn exclusions(limit: Table<'_>, out: &mut Findings<'_>) {
 }
 
 /// Returns true if a field of a limit stands beside one that it excludes, which is reported.
-pub(in crate::config) fn is_excluded(limit: Table<'_>, field: &str) -> bool {
+pub(crate) fn is_excluded(limit: Table<'_>, field: &str) -> bool {
     let rows = EXCLUSIONS.iter().filter(|row| row.field == field);
     rows.flat_map(|row| row.beside(limit)).next().is_some()
 }

@@ -21,7 +21,7 @@ use crate::nginx_part::nginx_part;
 const SIGNS: [&str; 7] = [".*", ".+", "\\", "(?", "([", "[0-9", "[^/"];
 
 /// Returns the quota that was meant, if the default algorithm can count it.
-pub(in crate::config) fn quota(text: &str) -> Option<String> {
+pub(crate) fn quota(text: &str) -> Option<String> {
     let text = text.trim().to_lowercase();
     let rest = text.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '_' | ','));
     let number = text[..text.len() - rest.len()].replace(['_', ','], "");
@@ -41,7 +41,7 @@ pub(in crate::config) fn quota(text: &str) -> Option<String> {
 
 /// Returns the help for a path in the syntax of a router or of regular expressions; `None` if it
 /// is neither.
-pub(in crate::config) fn path(path: &str) -> Option<String> {
+pub(crate) fn path(path: &str) -> Option<String> {
     let is_regex = path.starts_with(['^', '~']) || path.ends_with('$');
     if is_regex || SIGNS.iter().any(|sign| path.contains(sign)) {
         let help = "write `*` for one segment, and `**` for any number: path = \"/api/**\"";
@@ -65,7 +65,7 @@ pub(in crate::config) fn path(path: &str) -> Option<String> {
 
 /// Returns the help for a value of a header, parameter or attribute that is written as a regular
 /// expression, or as a comparison of numbers; `None` if it is neither.
-pub(in crate::config) fn value(value: &str) -> Option<String> {
+pub(crate) fn value(value: &str) -> Option<String> {
     let number = value.trim_start_matches(['<', '>', '=']).trim();
     if number != value && !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit()) {
         let help = "write each value, as in [\"1\", \"2\"]: numbers are not compared";
@@ -92,7 +92,7 @@ pub(in crate::config) fn value(value: &str) -> Option<String> {
 }
 
 /// Returns the help for a text that is no key part; `None` if the error of the parser is more specific.
-pub(in crate::config) fn part(text: &str) -> Option<String> {
+pub(crate) fn part(text: &str) -> Option<String> {
     if let Some(instead) = other_words::part(text) {
         return Some(instead.to_owned());
     }

@@ -36,7 +36,7 @@ const FILE_OF_ENVOY: &str = "match it in a limit: match = { descriptor.user = \"
     Envoy's rate limit service is read by [envoy] with config = \"FILE\"";
 
 /// For a limit without a number.
-pub(in crate::config) const UNLIMITED: &str =
+pub(crate) const UNLIMITED: &str =
     "write a number, or remove the limit: without one nothing is refused";
 
 /// Names of fields.

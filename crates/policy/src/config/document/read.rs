@@ -28,7 +28,7 @@ use crate::{Secret, is_token};
 const MAX_HEADER: usize = 100;
 
 /// A value of the document, with its place.
-pub(in crate::config) type SpannedValue<'t> = Spanned<DeValue<'t>>;
+pub(crate) type SpannedValue<'t> = Spanned<DeValue<'t>>;
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl<T: AsRef<str>> fmt::Display for At<T> {
 
 /// A table of the document, with the fields that it may hold.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::config) struct Table<'a> {
+pub(crate) struct Table<'a> {
     written: &'a DeTable<'a>,
     spec: &'static TableSpec,
     start: usize,
@@ -65,7 +65,7 @@ pub(in crate::config) struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// Returns the table of a whole file.
-    pub(in crate::config) fn root(written: &'a DeTable<'a>, spec: &'static TableSpec) -> Self {
+    pub(crate) fn root(written: &'a DeTable<'a>, spec: &'static TableSpec) -> Self {
         Self::new(written, spec, 0..0)
     }
 
@@ -81,37 +81,37 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the index of the table in its list.
-    pub(in crate::config) fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         self.index
     }
 
     /// Returns the place of the table; empty for that of a whole file.
-    pub(in crate::config) fn at(self) -> Range<usize> {
+    pub(crate) fn at(self) -> Range<usize> {
         self.start..self.end
     }
 
     /// Returns the names and values as they are written.
-    pub(in crate::config) fn written(self) -> &'a DeTable<'a> {
+    pub(crate) fn written(self) -> &'a DeTable<'a> {
         self.written
     }
 
     /// Returns true if no field is written.
-    pub(in crate::config) fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.written.is_empty()
     }
 
     /// Returns the same table with other values.
-    pub(in crate::config) fn with<'b>(self, written: &'b DeTable<'b>) -> Table<'b> {
+    pub(crate) fn with<'b>(self, written: &'b DeTable<'b>) -> Table<'b> {
         Table { written, ..self }
     }
 
     /// Returns true if tables of this kind may hold the field, for readers of several kinds.
-    pub(in crate::config) fn lists(self, name: &str) -> bool {
+    pub(crate) fn lists(self, name: &str) -> bool {
         self.spec.field(name).is_some()
     }
 
     /// Returns a field, whatever its type.
-    pub(in crate::config) fn get(self, name: &str) -> Option<&'a SpannedValue<'a>> {
+    pub(crate) fn get(self, name: &str) -> Option<&'a SpannedValue<'a>> {
         debug_assert!(
             self.spec.field(name).is_some(),
             "`{name}` is read, but is no field of {}",
@@ -121,17 +121,17 @@ impl<'a> Table<'a> {
     }
 
     /// Returns true if a field is written.
-    pub(in crate::config) fn has(self, name: &str) -> bool {
+    pub(crate) fn has(self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
     /// Returns the first of `names` that is written.
-    pub(in crate::config) fn first_of(self, names: &[&'static str]) -> Option<&'static str> {
+    pub(crate) fn first_of(self, names: &[&'static str]) -> Option<&'static str> {
         names.iter().copied().find(|name| self.has(name))
     }
 
     /// Returns the place of a field; empty if it is not written.
-    pub(in crate::config) fn place(self, name: &str) -> Range<usize> {
+    pub(crate) fn place(self, name: &str) -> Range<usize> {
         self.get(name).map_or(0..0, Spanned::span)
     }
 
@@ -157,7 +157,7 @@ impl<'a> Table<'a> {
     }
 
     /// Reads a string; `None` for one that is no value of its kind, which is reported.
-    pub(in crate::config) fn text(self, name: &str) -> Option<At<&'a str>> {
+    pub(crate) fn text(self, name: &str) -> Option<At<&'a str>> {
         let (node, shape) = self.find(name, |shape| shape.is_text().then_some(shape))?;
         text(node).filter(|text| match shape {
             Shape::Scalar(scalar) => scalar.accepts(text.value),
@@ -166,32 +166,32 @@ impl<'a> Table<'a> {
     }
 
     /// Reads a string as text of another type, such as a path.
-    pub(in crate::config) fn owned<T: From<&'a str>>(self, name: &str) -> Option<T> {
+    pub(crate) fn owned<T: From<&'a str>>(self, name: &str) -> Option<T> {
         Some(self.text(name)?.value.into())
     }
 
     /// Reads a duration.
-    pub(in crate::config) fn span(self, name: &str) -> Option<Nanos> {
+    pub(crate) fn span(self, name: &str) -> Option<Nanos> {
         self.text(name)?.value.parse().ok()
     }
 
     /// Reads a percentage.
-    pub(in crate::config) fn percent(self, name: &str) -> Option<u32> {
+    pub(crate) fn percent(self, name: &str) -> Option<u32> {
         scalar::percentage(self.text(name)?.value)
     }
 
     /// Reads a number of bytes.
-    pub(in crate::config) fn size(self, name: &str) -> Option<usize> {
+    pub(crate) fn size(self, name: &str) -> Option<usize> {
         usize::try_from(scalar::bytes(self.text(name)?.value)?).ok()
     }
 
     /// Reads the source of a secret.
-    pub(in crate::config) fn secret(self, name: &str) -> Option<Secret> {
+    pub(crate) fn secret(self, name: &str) -> Option<Secret> {
         scalar::secret(self.text(name)?.value)
     }
 
     /// Reads a factor, in thousandths.
-    pub(in crate::config) fn factor(self, name: &str) -> Option<u32> {
+    pub(crate) fn factor(self, name: &str) -> Option<u32> {
         let (node, most) = self.find(name, |shape| match shape {
             Shape::Factor(most) => Some(*most),
             _ => None,
@@ -200,7 +200,7 @@ impl<'a> Table<'a> {
     }
 
     /// Reads a whole number within the bounds of the field.
-    pub(in crate::config) fn number<T: TryFrom<u64>>(self, name: &str) -> Option<T> {
+    pub(crate) fn number<T: TryFrom<u64>>(self, name: &str) -> Option<T> {
         let (node, bounds) = self.find(name, Shape::bounds)?;
         debug_assert!(
             T::try_from(*bounds.end()).is_ok(),
@@ -211,7 +211,7 @@ impl<'a> Table<'a> {
     }
 
     /// Reads a whole number as [`number`](Self::number) does; `usual` if none is written.
-    pub(in crate::config) fn number_or<T: TryFrom<u64>>(self, name: &str, usual: T) -> Option<T> {
+    pub(crate) fn number_or<T: TryFrom<u64>>(self, name: &str, usual: T) -> Option<T> {
         match self.get(name) {
             Some(_) => self.number(name),
             None => Some(usual),
@@ -219,19 +219,19 @@ impl<'a> Table<'a> {
     }
 
     /// Reads `true` or `false`.
-    pub(in crate::config) fn flag(self, name: &str) -> Option<bool> {
+    pub(crate) fn flag(self, name: &str) -> Option<bool> {
         let (node, ()) = self.find(name, |shape| matches!(shape, Shape::Flag).then_some(()))?;
         node.get_ref().as_bool()
     }
 
     /// Reads a table.
-    pub(in crate::config) fn table(self, name: &str) -> Option<Self> {
+    pub(crate) fn table(self, name: &str) -> Option<Self> {
         let (node, spec) = self.find(name, Shape::table)?;
         Some(Table::new(node.get_ref().as_table()?, spec, node.span()))
     }
 
     /// Reads a table of names of the writer's choice.
-    pub(in crate::config) fn names(
+    pub(crate) fn names(
         self,
         name: &str,
     ) -> Option<impl Iterator<Item = (At<&'a str>, &'a SpannedValue<'a>)> + use<'a>> {
@@ -241,7 +241,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the values of a list, or a single one; at most as many as the field may have.
-    pub(in crate::config) fn values(self, name: &str) -> &'a [SpannedValue<'a>] {
+    pub(crate) fn values(self, name: &str) -> &'a [SpannedValue<'a>] {
         let Some((node, most)) = self.find(name, Shape::most) else {
             return &[];
         };
@@ -252,18 +252,18 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the strings of a list, or a single one.
-    pub(in crate::config) fn texts(self, name: &str) -> Vec<At<&'a str>> {
+    pub(crate) fn texts(self, name: &str) -> Vec<At<&'a str>> {
         self.values(name).iter().filter_map(text).collect()
     }
 
     /// Returns the strings and whole numbers of a list, or a single one, as text.
-    pub(in crate::config) fn numbers(self, name: &str) -> Vec<At<Cow<'a, str>>> {
+    pub(crate) fn numbers(self, name: &str) -> Vec<At<Cow<'a, str>>> {
         let values = self.values(name).iter();
         values.filter_map(text_or_number).collect()
     }
 
     /// Returns the tables of `[[name]]`, or a single one.
-    pub(in crate::config) fn tables(self, list: &'static str) -> impl Iterator<Item = Table<'a>> {
+    pub(crate) fn tables(self, list: &'static str) -> impl Iterator<Item = Table<'a>> {
         let spec = self.find(list, Shape::tables).map(|(_, spec)| spec);
         let read = move |(index, node): (usize, &'a SpannedValue<'a>)| {
             let table = Table::new(node.get_ref().as_table()?, spec?, node.span());
@@ -277,10 +277,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the tables of `[name.NAME]`, with their names.
-    pub(in crate::config) fn named_tables(
-        self,
-        name: &str,
-    ) -> impl Iterator<Item = (At<&'a str>, Table<'a>)> {
+    pub(crate) fn named_tables(self, name: &str) -> impl Iterator<Item = (At<&'a str>, Table<'a>)> {
         let found = self.find(name, |shape| match shape {
             Shape::NamedTables(of, most) => Some((*of, *most)),
             _ => None,
@@ -311,12 +308,12 @@ pub(super) fn called(kind: &str, index: usize, table: &DeTable<'_>) -> String {
 }
 
 /// Returns the name of a field.
-pub(in crate::config) fn name_of<'a>(name: &'a Spanned<DeString<'_>>) -> At<&'a str> {
+pub(crate) fn name_of<'a>(name: &'a Spanned<DeString<'_>>) -> At<&'a str> {
     At::new(name.get_ref(), name.span())
 }
 
 /// Returns a header's name in lower case; reports an invalid one (RFC 9110, section 5.1).
-pub(in crate::config) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+pub(crate) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
     let name = text.value;
     if !name.is_empty() && name.len() <= MAX_HEADER && name.bytes().all(is_token) {
         return Some(name.to_ascii_lowercase());
@@ -339,15 +336,13 @@ pub(super) fn factor(node: &SpannedValue<'_>, most: u64) -> Option<u32> {
 }
 
 /// Returns an integer of the document, if it is not negative and not huge.
-pub(in crate::config) fn whole(node: &SpannedValue<'_>) -> Option<u64> {
+pub(crate) fn whole(node: &SpannedValue<'_>) -> Option<u64> {
     let number = node.get_ref().as_integer()?;
     u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
 /// Returns a string, or the digits of a whole number.
-pub(in crate::config) fn text_or_number<'a>(
-    node: &'a SpannedValue<'_>,
-) -> Option<At<Cow<'a, str>>> {
+pub(crate) fn text_or_number<'a>(node: &'a SpannedValue<'_>) -> Option<At<Cow<'a, str>>> {
     let text = match node.get_ref().as_str() {
         Some(text) => text.into(),
         None => whole(node)?.to_string().into(),
@@ -356,10 +351,7 @@ pub(in crate::config) fn text_or_number<'a>(
 }
 
 /// Returns the first `most` strings of a list, or a single one.
-pub(in crate::config) fn texts_up_to<'a>(
-    most: usize,
-    node: &'a SpannedValue<'_>,
-) -> Vec<At<&'a str>> {
+pub(crate) fn texts_up_to<'a>(most: usize, node: &'a SpannedValue<'_>) -> Vec<At<&'a str>> {
     match node.get_ref() {
         DeValue::Array(values) => values.iter().take(most).filter_map(text).collect(),
         _ => text(node).into_iter().collect(),

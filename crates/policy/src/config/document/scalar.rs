@@ -17,7 +17,7 @@ use crate::config::codes;
 
 /// Kind of a value that is written as a string.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::config) enum Scalar {
+pub(crate) enum Scalar {
     /// A duration: `2m`.
     Span { least: Nanos, most: Nanos },
     /// A whole percentage from 1%: `80%`.
@@ -33,11 +33,11 @@ pub(in crate::config) enum Scalar {
 }
 
 /// The shortest duration above zero.
-pub(in crate::config) const SHORTEST: Nanos = Nanos::from_nanos(1);
+pub(crate) const SHORTEST: Nanos = Nanos::from_nanos(1);
 
 impl Scalar {
     /// Returns the code of a text that is no value of this kind.
-    pub(in crate::config) const fn code(self) -> &'static str {
+    pub(crate) const fn code(self) -> &'static str {
         match self {
             Self::Span { .. } => codes::SPAN,
             Self::Percent { .. } => codes::OUT_OF_RANGE,
@@ -49,7 +49,7 @@ impl Scalar {
     }
 
     /// Returns the pattern of the schema.
-    pub(in crate::config) fn pattern(self) -> Option<String> {
+    pub(crate) fn pattern(self) -> Option<String> {
         match self {
             Self::Span { .. } => Some("^[0-9]+(ns|us|ms|s|m|h|d|w)$".to_owned()),
             Self::Percent { most } => {
@@ -64,7 +64,7 @@ impl Scalar {
     }
 
     /// Returns true if the text is a value of this kind.
-    pub(in crate::config) fn accepts(self, text: &str) -> bool {
+    pub(crate) fn accepts(self, text: &str) -> bool {
         match self {
             Self::Span { least, most } => text
                 .parse()
@@ -90,7 +90,7 @@ impl Scalar {
     }
 
     /// Returns the label of a text that is no value of this kind: `expected a duration from 1s to 24h`.
-    pub(in crate::config) fn expected(self) -> String {
+    pub(crate) fn expected(self) -> String {
         match self {
             Self::Span { least, most } => match (least, most) {
                 (SHORTEST, Nanos::MAX) => "expected a duration above zero".to_owned(),
@@ -117,7 +117,7 @@ impl Scalar {
     }
 
     /// Returns the value that was probably meant by a text that is none. `example` is one.
-    pub(in crate::config) fn meant(self, text: &str, example: &str) -> Option<String> {
+    pub(crate) fn meant(self, text: &str, example: &str) -> Option<String> {
         let meant = match self {
             Self::Span { .. } => span_like(text, example),
             Self::Percent { .. } => percentage_like(text),
@@ -131,7 +131,7 @@ impl Scalar {
 }
 
 /// Reads `100/1m`; the burst that a quota may have is a field of its own in a policy.
-pub(in crate::config) fn rate(text: &str) -> Result<Quota, Error> {
+pub(crate) fn rate(text: &str) -> Result<Quota, Error> {
     if text.contains(' ') {
         return Err(Error::Quota);
     }
@@ -139,7 +139,7 @@ pub(in crate::config) fn rate(text: &str) -> Result<Quota, Error> {
 }
 
 /// Reads `80%`.
-pub(in crate::config) fn percentage(text: &str) -> Option<u32> {
+pub(crate) fn percentage(text: &str) -> Option<u32> {
     let digits = text.strip_suffix('%')?;
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|_| is_number)
@@ -153,7 +153,7 @@ pub(super) fn bytes(text: &str) -> Option<u64> {
 }
 
 /// Reads `env:NAME` or `file:PATH`.
-pub(in crate::config) fn secret(text: &str) -> Option<Secret> {
+pub(crate) fn secret(text: &str) -> Option<Secret> {
     match text.split_once(':').filter(|(_, at)| !at.is_empty())? {
         ("env", variable) if !variable.contains(['=', '\0']) => Some(Secret::Env(variable.into())),
         ("file", path) => Some(Secret::File(path.into())),
@@ -208,7 +208,7 @@ pub(super) fn duration_like(text: &str) -> Option<String> {
 }
 
 /// Returns the duration of about the same length as a word of the calendar.
-pub(in crate::config) fn rolling(word: &str) -> Option<&'static str> {
+pub(crate) fn rolling(word: &str) -> Option<&'static str> {
     match word {
         "hour" => Some("1h"),
         "day" => Some("24h"),

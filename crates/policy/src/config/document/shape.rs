@@ -22,13 +22,13 @@ use crate::config::SpannedValue;
 
 /// A table of the file: `[client_ip]`, one `[[limit]]`, `bucket = { .. }`.
 #[derive(Debug)]
-pub(in crate::config) struct TableSpec {
+pub(crate) struct TableSpec {
     /// After "not a field of": `a limit`, `the policy`.
-    pub(in crate::config) what: &'static str,
+    pub(crate) what: &'static str,
     /// Fields that it may hold.
-    pub(in crate::config) fields: &'static [FieldSpec],
+    pub(crate) fields: &'static [FieldSpec],
     /// Exactly one of these fields must be there.
-    pub(in crate::config) one_of: &'static [&'static str],
+    pub(crate) one_of: &'static [&'static str],
 }
 
 /// Declares tables: each field with its need, its shape, an example, and a sentence about it.
@@ -56,11 +56,11 @@ macro_rules! fields {
     (@one_of) => { &[] };
     (@one_of $names:ident) => { $names };
 }
-pub(in crate::config) use fields;
+pub(crate) use fields;
 
 impl TableSpec {
     /// Returns the field of that name, for another table that shares it.
-    pub(in crate::config) const fn named(&self, name: &str) -> FieldSpec {
+    pub(crate) const fn named(&self, name: &str) -> FieldSpec {
         let mut at = 0;
         while !is_equal(self.fields[at].name, name) {
             at += 1;
@@ -69,7 +69,7 @@ impl TableSpec {
     }
 
     /// Returns the field of that name.
-    pub(in crate::config) fn field(&self, name: &str) -> Option<&'static FieldSpec> {
+    pub(crate) fn field(&self, name: &str) -> Option<&'static FieldSpec> {
         self.fields.iter().find(|field| field.name == name)
     }
 }
@@ -85,26 +85,26 @@ const fn is_equal(one: &str, other: &str) -> bool {
 
 /// One field of a table.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::config) struct FieldSpec {
-    pub(in crate::config) name: &'static str,
-    pub(in crate::config) need: Need,
-    pub(in crate::config) shape: Shape,
+pub(crate) struct FieldSpec {
+    pub(crate) name: &'static str,
+    pub(crate) need: Need,
+    pub(crate) shape: Shape,
     /// A value, as it stands in the file.
-    pub(in crate::config) example: &'static str,
+    pub(crate) example: &'static str,
     /// One sentence, for the schema.
-    pub(in crate::config) about: &'static str,
+    pub(crate) about: &'static str,
 }
 
 /// Requirement of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::config) enum Need {
+pub(crate) enum Need {
     Required,
     Optional,
 }
 
 /// Valid form of a value.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::config) enum Shape {
+pub(crate) enum Shape {
     /// A string; the pattern is for the schema, because the parser reports the exact reason.
     Text(Option<&'static str>),
     /// A string that reads itself.
@@ -148,7 +148,7 @@ pub(in crate::config) enum Shape {
     Either(&'static [Self]),
 }
 
-pub(in crate::config) const fn required(
+pub(crate) const fn required(
     name: &'static str,
     shape: Shape,
     example: &'static str,
@@ -160,7 +160,7 @@ pub(in crate::config) const fn required(
     }
 }
 
-pub(in crate::config) const fn optional(
+pub(crate) const fn optional(
     name: &'static str,
     shape: Shape,
     example: &'static str,
@@ -180,53 +180,53 @@ pub(in crate::config) const fn optional(
     }
 }
 
-pub(in crate::config) use Shape::{
+pub(crate) use Shape::{
     Either, Factor, Flag, List, Map, Moment, NamedTables, Numbers, Table, Texts, Values, Whole,
     Word,
 };
 
 /// Any string.
-pub(in crate::config) const TEXT: Shape = Shape::Text(None);
+pub(crate) const TEXT: Shape = Shape::Text(None);
 /// A number of permits.
-pub(in crate::config) const AMOUNT: Shape = Shape::Amount(1, Quota::MAX_PERMITS);
+pub(crate) const AMOUNT: Shape = Shape::Amount(1, Quota::MAX_PERMITS);
 
-pub(in crate::config) const fn pattern(pattern: &'static str) -> Shape {
+pub(crate) const fn pattern(pattern: &'static str) -> Shape {
     Shape::Text(Some(pattern))
 }
 
 /// A duration within these bounds.
-pub(in crate::config) const fn span(least: Nanos, most: Nanos) -> Shape {
+pub(crate) const fn span(least: Nanos, most: Nanos) -> Shape {
     Shape::Scalar(Scalar::Span { least, most })
 }
 
 /// A duration above zero.
-pub(in crate::config) const SPAN: Shape = span(SHORTEST, Nanos::MAX);
+pub(crate) const SPAN: Shape = span(SHORTEST, Nanos::MAX);
 
 /// A percentage from 1%.
-pub(in crate::config) const fn percent(most: u32) -> Shape {
+pub(crate) const fn percent(most: u32) -> Shape {
     Shape::Scalar(Scalar::Percent { most })
 }
 
 /// A number of bytes.
-pub(in crate::config) const fn size(least: u64, most: u64) -> Shape {
+pub(crate) const fn size(least: u64, most: u64) -> Shape {
     Shape::Scalar(Scalar::Size { least, most })
 }
 
 /// The source of a secret.
-pub(in crate::config) const SECRET: Shape = Shape::Scalar(Scalar::Secret);
+pub(crate) const SECRET: Shape = Shape::Scalar(Scalar::Secret);
 
 /// The address of a listener; `port` is the usual one.
-pub(in crate::config) const fn address(port: u16) -> Shape {
+pub(crate) const fn address(port: u16) -> Shape {
     Shape::Scalar(Scalar::Address { port })
 }
 
 /// Letters, digits, and any of `others`.
-pub(in crate::config) const fn name(most: usize, others: &'static str) -> Shape {
+pub(crate) const fn name(most: usize, others: &'static str) -> Shape {
     Shape::Scalar(Scalar::Name { most, others })
 }
 
 /// `[[heading]]`, so many times.
-pub(in crate::config) const fn tables(
+pub(crate) const fn tables(
     of: &'static TableSpec,
     number: RangeInclusive<usize>,
     heading: &'static str,
@@ -241,7 +241,7 @@ pub(in crate::config) const fn tables(
 
 impl Shape {
     /// Returns a property of the shape, or of the first of several that has it.
-    pub(in crate::config) fn find<T>(
+    pub(crate) fn find<T>(
         &'static self,
         property: impl Fn(&'static Self) -> Option<T>,
     ) -> Option<T> {
@@ -280,7 +280,7 @@ impl Shape {
     }
 
     /// Returns the bounds of a whole number.
-    pub(in crate::config) fn bounds(&self) -> Option<RangeInclusive<u64>> {
+    pub(crate) fn bounds(&self) -> Option<RangeInclusive<u64>> {
         match self {
             Self::Whole(least, most) | Self::Amount(least, most) => Some(*least..=*most),
             _ => None,
@@ -288,7 +288,7 @@ impl Shape {
     }
 
     /// Returns the maximum number of values of a list.
-    pub(in crate::config) fn most(&self) -> Option<usize> {
+    pub(crate) fn most(&self) -> Option<usize> {
         match self {
             Self::List(most)
             | Self::Texts(most)
@@ -300,7 +300,7 @@ impl Shape {
     }
 
     /// Returns the fields of a table.
-    pub(in crate::config) fn table(&self) -> Option<&'static TableSpec> {
+    pub(crate) fn table(&self) -> Option<&'static TableSpec> {
         match self {
             Self::Table(table) => Some(table),
             _ => None,
@@ -308,7 +308,7 @@ impl Shape {
     }
 
     /// Returns the fields of the tables in a list.
-    pub(in crate::config) fn tables(&self) -> Option<&'static TableSpec> {
+    pub(crate) fn tables(&self) -> Option<&'static TableSpec> {
         match self {
             Self::Tables { of, .. } => Some(of),
             Self::Values(of, _) => of.table(),
@@ -317,7 +317,7 @@ impl Shape {
     }
 
     /// Returns the text after "must be".
-    pub(in crate::config) fn expected(&self) -> String {
+    pub(crate) fn expected(&self) -> String {
         match self {
             Self::Text(..) | Self::Scalar(_) => "a string".into(),
             Self::Whole(..) | Self::Amount(..) => "a whole number".into(),
@@ -355,7 +355,7 @@ pub(super) fn a_type(node: &SpannedValue<'_>) -> &'static str {
 }
 
 /// Returns `` `limit`, `bucket` ``.
-pub(in crate::config) fn in_backticks<T: fmt::Display>(names: &[T]) -> String {
+pub(crate) fn in_backticks<T: fmt::Display>(names: &[T]) -> String {
     let each: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     each.join(", ")
 }

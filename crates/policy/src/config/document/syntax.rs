@@ -12,10 +12,7 @@ use crate::config::fields::{POLICY, owner};
 use crate::config::{Findings, MAX_BYTES, Reason, codes, first_reason, shown};
 
 /// Parses the readable part of the document; `None` if there is nothing to read.
-pub(in crate::config) fn document<'t>(
-    text: &'t str,
-    out: &mut Findings<'_>,
-) -> Option<Spanned<DeTable<'t>>> {
+pub(crate) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Spanned<DeTable<'t>>> {
     if text.len() > MAX_BYTES {
         let message = format!("the policy has {} bytes", text.len());
         let label = format!("at most {MAX_BYTES} bytes are read");
@@ -37,7 +34,7 @@ pub(in crate::config) fn document<'t>(
 }
 
 /// Parses the readable part of a text.
-pub(in crate::config) fn parsed<'t>(text: &'t str, out: &mut Findings<'_>) -> Spanned<DeTable<'t>> {
+pub(crate) fn parsed<'t>(text: &'t str, out: &mut Findings<'_>) -> Spanned<DeTable<'t>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut reported = 0..0; // the line that was reported last
     for error in &errors {

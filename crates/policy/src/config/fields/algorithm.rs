@@ -10,7 +10,7 @@ use crate::config::document::shape::{
 /// `lease`: leases are reported in milliseconds.
 const LEASE: Shape = span(MILLISECOND, Nanos::MAX);
 
-pub(in crate::config) const ALGORITHMS: &[&str] = &[
+pub(crate) const ALGORITHMS: &[&str] = &[
     "token-bucket",
     "leaky-bucket",
     "fixed-window",

@@ -43,7 +43,7 @@ const ACCESS_FIELD: Shape = Word(&[
 ]);
 
 /// Statuses of errors that the listener itself reports.
-pub(in crate::config) const ERRORS: [u16; 7] = [400, 405, 408, 413, 502, 503, 504];
+pub(crate) const ERRORS: [u16; 7] = [400, 405, 408, 413, 502, 503, 504];
 
 /// `response_timeout`, `body_timeout`
 const RESPONSE: Shape = span(Nanos::from_millis(100), HOUR);

@@ -21,8 +21,7 @@ const MAX_REPLACED: usize = 16;
 /// `concurrency`: a number, or a table.
 const CONCURRENCIES: &[Shape] = &[Whole(1, MAX_AT_ONCE), Table(&CONCURRENCY)];
 /// Exactly one of these sets the quantity of a limit.
-pub(in crate::config) const QUANTITIES: &[&str] =
-    &["limit", "bucket", "spacing", "concurrency", "balance"];
+pub(crate) const QUANTITIES: &[&str] = &["limit", "bucket", "spacing", "concurrency", "balance"];
 /// `for` of an alert: keys are looked at once a second, and a day is longer than an operator waits.
 const HOLD: Shape = span(Nanos::SECOND, DAY);
 /// `within`, `for` and `max` of a ban.
@@ -33,12 +32,12 @@ const SIGNAL: &str = "^([a-z0-9-]{1,40}|upstream[.]([a-z0-9-]{1,40}[.])?(latency
 const BELOW: &str = "^([1-9][0-9]{0,3}%|[0-9]+(us|ms|s))$";
 
 fields! {
-    pub(in crate::config) DEFAULTS = "`[defaults]`" {
+    pub(crate) DEFAULTS = "`[defaults]`" {
         shared LIMIT { mode missing_key response count_denied status on_store_error path_case };
     }
 
     /// One `[[limit]]`.
-    pub(in crate::config) LIMIT = "a limit" one of QUANTITIES {
+    pub(crate) LIMIT = "a limit" one of QUANTITIES {
         required name: pattern(NAME), "\"per-ip\"",
             "Unique name, which identifies the counters across reloads.";
         optional r#match: Table(&MATCH), "{ path = \"/login\" }",
@@ -138,7 +137,7 @@ fields! {
     }
 
     /// How much a limit allows, by itself: a limiter inside a program.
-    pub(in crate::config) QUANTITY = "a limiter" one of QUANTITIES {
+    pub(crate) QUANTITY = "a limiter" one of QUANTITIES {
         shared LIMIT { limit bucket spacing concurrency balance anchor algorithm queue warmup
             count_denied };
         shared POLICY { timezone };

@@ -19,35 +19,35 @@ mod requests;
 mod store;
 mod telemetry;
 
-pub(in crate::config) use self::algorithm::ALGORITHMS;
+pub(crate) use self::algorithm::ALGORITHMS;
 use self::clients::{CLIENT_IP, GEO, JWT};
-pub(in crate::config) use self::gateway::ERRORS;
+pub(crate) use self::gateway::ERRORS;
 use self::gateway::PROXY;
 use self::limit::RESPONSE;
-pub(in crate::config) use self::limit::{DEFAULTS, LIMIT, QUANTITIES, QUANTITY};
+pub(crate) use self::limit::{DEFAULTS, LIMIT, QUANTITIES, QUANTITY};
 use self::process::{ENVOY, LISTEN};
 use self::requests::{EXEMPT, OVERRIDE, PLAN};
-pub(in crate::config) use self::requests::{MATCH, OVERRIDES};
+pub(crate) use self::requests::{MATCH, OVERRIDES};
 use self::store::{MEMORY, REDIS, STORE};
 use self::telemetry::{ALERTS, METRICS, OTLP};
 
 /// Maximum number of limits of one policy.
 const MAX_LIMITS: usize = 100_000;
 /// Maximum number of overrides in the policy, and of those in the file that it names.
-pub(in crate::config) const MAX_OVERRIDES: usize = 100_000;
+pub(crate) const MAX_OVERRIDES: usize = 100_000;
 /// Maximum number of overrides with a pattern of one limit: they are compared one by one.
-pub(in crate::config) const MAX_PATTERNS: usize = 100;
+pub(crate) const MAX_PATTERNS: usize = 100;
 /// Maximum number of different numbers that plans and overrides of one policy have: each takes
 /// a table in the store.
-pub(in crate::config) const MAX_VARIANTS: usize = 10_000;
+pub(crate) const MAX_VARIANTS: usize = 10_000;
 /// Maximum number of plans of one policy: names are compared one by one.
-pub(in crate::config) const MAX_PLANS: usize = 50;
+pub(crate) const MAX_PLANS: usize = 50;
 /// Maximum number of keys with a plan in `from` of `[plan]`.
-pub(in crate::config) const MAX_PLAN_KEYS: usize = 100_000;
+pub(crate) const MAX_PLAN_KEYS: usize = 100_000;
 /// Maximum number of exemptions of one policy: each is checked per request and limit it names.
 const MAX_EXEMPTIONS: usize = 100;
 /// Maximum number of nodes that `url` of `[store.redis]` names.
-pub(in crate::config) const MAX_SEEDS: usize = 64;
+pub(crate) const MAX_SEEDS: usize = 64;
 /// Maximum number of names and patterns in `limits` of one exemption.
 const MAX_EXEMPT_LIMITS: usize = 100;
 /// Maximum number of responses of one policy.
@@ -57,21 +57,21 @@ const MAX_CONNECTIONS: u64 = 1_000_000;
 /// Maximum number of values of a list that is not indexed, because servers have a few of them.
 const MAX_VALUES: usize = 1_000;
 /// Maximum number of values of a field of `match`: they are indexed, so only memory grows.
-pub(in crate::config) const MAX_MATCH_VALUES: usize = 100_000;
+pub(crate) const MAX_MATCH_VALUES: usize = 100_000;
 /// Maximum number of parts of a key.
-pub(in crate::config) const MAX_KEY_PARTS: usize = 8;
+pub(crate) const MAX_KEY_PARTS: usize = 8;
 /// Maximum number of distinct names in `header`, `query`, `cookie` or `attr` of one match.
-pub(in crate::config) const MAX_NAMES: usize = 32;
+pub(crate) const MAX_NAMES: usize = 32;
 /// Maximum number of characters of a name.
-pub(in crate::config) const MAX_NAME: usize = 40;
+pub(crate) const MAX_NAME: usize = 40;
 /// Maximum number of permits on loan at once: core keeps a lease for each.
-pub(in crate::config) const MAX_AT_ONCE: u64 = 10_000;
+pub(crate) const MAX_AT_ONCE: u64 = 10_000;
 /// Largest ratio of the price of a cold permit to that of a warm one.
 const MAX_COLD_FACTOR: u64 = 1_000;
 /// Largest percentage of an extra, and of a level that is no share of a limit.
-pub(in crate::config) const MAX_PERCENT: u32 = 1_000;
+pub(crate) const MAX_PERCENT: u32 = 1_000;
 /// Largest factor by which a ban is longer than the last one.
-pub(in crate::config) const MAX_GROWTH: u64 = 100;
+pub(crate) const MAX_GROWTH: u64 = 100;
 /// Maximum number of algorithms of tokens: all that there are.
 const MAX_ALGORITHMS: usize = 12;
 /// Maximum number of sub-buckets of a window.
@@ -95,17 +95,17 @@ const STATUS: Shape = Whole(400, 599);
 const LIMITS: &str = "[[limit]]";
 
 /// Place of a field that stands in another table than the one it was written in.
-pub(in crate::config) struct Owner {
+pub(crate) struct Owner {
     /// Heading of the table that has it: a limit, or a table of the top.
-    pub(in crate::config) heading: &'static str,
-    pub(in crate::config) field: &'static FieldSpec,
+    pub(crate) heading: &'static str,
+    pub(crate) field: &'static FieldSpec,
     /// Field of the limit that holds it: `match` of `path`.
-    pub(in crate::config) within: Option<&'static FieldSpec>,
+    pub(crate) within: Option<&'static FieldSpec>,
 }
 
 /// Returns the owner of a field. A limit is meant before tables of the top, and one of these only
 /// if no other has the field.
-pub(in crate::config) fn owner(name: &str) -> Option<Owner> {
+pub(crate) fn owner(name: &str) -> Option<Owner> {
     let owner = |(heading, field, within)| Owner {
         heading,
         field,
@@ -138,7 +138,7 @@ pub(in crate::config) fn owner(name: &str) -> Option<Owner> {
 
 fields! {
     /// The whole file.
-    pub(in crate::config) POLICY = "the policy" {
+    pub(crate) POLICY = "the policy" {
         required version: Whole(1, 1), "1", "Version of the language.";
         optional timezone: TEXT, "\"UTC\"",
             "IANA time zone that calendar words (hour, day, week, month, year) follow.";

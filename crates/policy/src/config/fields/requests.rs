@@ -14,7 +14,7 @@ const NAMED: Shape = Map(&Texts(MAX_MATCH_VALUES), MAX_NAMES);
 pub(super) const NUMBERS: Shape = Either(&[TEXT, Whole(1, MAX_AT_ONCE)]);
 
 fields! {
-    pub(in crate::config) MATCH = "`match`" {
+    pub(crate) MATCH = "`match`" {
         optional method: Texts(MAX_MATCH_VALUES), "\"POST\"", "Request method.";
         optional host: Texts(MAX_MATCH_VALUES), "\"api.example.com\"", "Host, without port.";
         optional path: Texts(MAX_MATCH_VALUES), "\"/users/{id}\"",
@@ -56,7 +56,7 @@ fields! {
     }
 
     /// A file of overrides in TOML.
-    pub(in crate::config) OVERRIDES = "a file of overrides" {
+    pub(crate) OVERRIDES = "a file of overrides" {
         shared POLICY { override };
     }
 

@@ -169,7 +169,7 @@ impl Moment {
 }
 
 /// Returns a date of the file; `None` if the month has no such day.
-pub(in crate::config) fn civil_date(date: toml::value::Date) -> Option<civil::Date> {
+pub(crate) fn civil_date(date: toml::value::Date) -> Option<civil::Date> {
     let year = i16::try_from(date.year).ok()?;
     let [month, day] = [date.month, date.day].map(u8::cast_signed);
     civil::Date::new(year, month, day).ok()
@@ -211,7 +211,7 @@ fn moment(table: Table<'_>, name: &str, out: &mut Findings<'_>) -> Option<At<Mom
 
 /// Warns of limits that are never active, that were active for the last time before the process
 /// started at `origin`, or that are always active.
-pub(in crate::config) fn lints(drafts: &[Draft<'_>], origin: Origin, out: &mut Findings<'_>) {
+pub(crate) fn lints(drafts: &[Draft<'_>], origin: Origin, out: &mut Findings<'_>) {
     let start = WallTime::new(origin, Time::ZERO).unix_seconds();
     for draft in drafts.iter().filter(|draft| !draft.is_off()) {
         let Some(schedule) = draft.rule.active.as_deref().map(Active::schedule) else {

@@ -16,7 +16,7 @@ pub(super) fn alert(limit: Table<'_>) -> Option<Alert> {
 
 /// Reports alerts that can never start: no key is above for as long as a window that empties at
 /// once.
-pub(in crate::config) fn impossible(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+pub(crate) fn impossible(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     for draft in drafts {
         let (Some(alert), Some(window)) = (draft.rule.alert, draft.rule.window) else {
             continue;

@@ -15,7 +15,7 @@ const CONSTANT: u32 = 1_000;
 
 /// Returns the quantity with the ban written beside it, if there is one; `None` if the ban is
 /// reported as wrong.
-pub(in crate::config) fn with_ban(
+pub(crate) fn with_ban(
     table: Table<'_>,
     quantity: Quantity,
     out: &mut Findings<'_>,
@@ -113,7 +113,7 @@ fn terms(ban: Table<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
 }
 
 /// Warns of a ban of all requests together, which a few refusals of one client begin.
-pub(in crate::config) fn all_clients(draft: &Draft<'_>, out: &mut Findings<'_>) {
+pub(crate) fn all_clients(draft: &Draft<'_>, out: &mut Findings<'_>) {
     let rule = &draft.rule;
     if rule.limit.algorithm.bans().is_none() || !rule.key.is_empty() || draft.is_off() {
         return;

@@ -94,10 +94,7 @@ fn within(table: Table<'_>, out: &mut Findings<'_>) -> Option<At<Nanos>> {
 
 /// Returns the algorithm of a limit with corrections: actual costs above an estimate are owed,
 /// however long that takes.
-pub(in crate::config) fn owing(
-    algorithm: AnyAlgorithm,
-    correction: Option<&Correction>,
-) -> AnyAlgorithm {
+pub(crate) fn owing(algorithm: AnyAlgorithm, correction: Option<&Correction>) -> AnyAlgorithm {
     match correction {
         Some(correction) if correction.is_estimate => algorithm.with_patience(Nanos::MAX),
         _ => algorithm,

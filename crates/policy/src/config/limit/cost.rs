@@ -19,7 +19,7 @@ const MAX_FIELD: usize = 128;
 /// The cost of a request.
 pub(super) struct CostSpec {
     /// The range is empty if it is not written.
-    pub(in crate::config) cost: At<Cost>,
+    pub(crate) cost: At<Cost>,
     /// Set if it is an estimate.
     pub(super) estimate: Option<CostEstimate>,
 }
@@ -27,9 +27,9 @@ pub(super) struct CostSpec {
 /// An estimate, and the source of the actual cost.
 pub(super) struct CostEstimate {
     /// Place of the table.
-    pub(in crate::config) at: Range<usize>,
+    pub(crate) at: Range<usize>,
     /// `settle`: place of the actual cost in the response.
-    pub(in crate::config) settle: Option<CostSource>,
+    pub(crate) settle: Option<CostSource>,
 }
 
 /// Values of a limit that its cost needs.
@@ -109,7 +109,7 @@ fn prices<'t>(
 }
 
 /// Reports prices by fields that the requests of their limit do not have.
-pub(in crate::config) fn unmet(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+pub(crate) fn unmet(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     for draft in drafts {
         let rule = &draft.rule;
         let is_met = |field: &&Field| match field {

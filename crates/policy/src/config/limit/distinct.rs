@@ -20,7 +20,7 @@ use crate::config::{At, Draft, Findings, Reason, codes, first_reason, is_exclude
 use crate::{Cost, KeyPart, MissingKey, Role};
 
 /// Reads `distinct` of every limit.
-pub(in crate::config) fn distinct(
+pub(crate) fn distinct(
     drafts: &mut [Draft<'_>],
     reader: &VariantReader<'_>,
     out: &mut Findings<'_>,

@@ -14,24 +14,24 @@ use crate::{Role, Rule, RuleMode};
 
 /// A rule, and where its parts stand in the file.
 #[derive(Clone, Debug)]
-pub(in crate::config) struct Draft<'a> {
-    pub(in crate::config) rule: Rule,
+pub(crate) struct Draft<'a> {
+    pub(crate) rule: Rule,
     /// Its table.
-    pub(in crate::config) table: Table<'a>,
+    pub(crate) table: Table<'a>,
     /// The requests it is for, in a comparable form.
-    pub(in crate::config) same: Vec<(String, Vec<String>)>,
-    pub(in crate::config) kind: QuantityKind,
-    pub(in crate::config) denials: Denials,
+    pub(crate) same: Vec<(String, Vec<String>)>,
+    pub(crate) kind: QuantityKind,
+    pub(crate) denials: Denials,
     /// Where its quantity stands.
-    pub(in crate::config) quantity_at: Range<usize>,
+    pub(crate) quantity_at: Range<usize>,
     /// Where its cost stands, or the highest of its prices; empty if none is written.
-    pub(in crate::config) cost_at: Range<usize>,
+    pub(crate) cost_at: Range<usize>,
     /// Its extra, if it is soft or elastic.
-    pub(in crate::config) extra: Option<Box<Extra>>,
+    pub(crate) extra: Option<Box<Extra>>,
     /// The rule with its other number, if it has a candidate.
-    pub(in crate::config) candidate: Option<Box<Rule>>,
+    pub(crate) candidate: Option<Box<Rule>>,
     /// True if another limit replaces it.
-    pub(in crate::config) is_replaced: bool,
+    pub(crate) is_replaced: bool,
 }
 
 /// Formats it as ``limit `per-ip` ``.
@@ -43,12 +43,12 @@ impl fmt::Display for Draft<'_> {
 
 impl Draft<'_> {
     /// Returns true if another limit asks this one by `otherwise`.
-    pub(in crate::config) fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         matches!(self.rule.role, Role::Allowance)
     }
 
     /// Reports what the limit cannot do, if there is a reason; returns true if there is.
-    pub(in crate::config) fn cannot(
+    pub(crate) fn cannot(
         &self,
         what: &str,
         code: &'static str,
@@ -65,13 +65,13 @@ impl Draft<'_> {
     }
 
     /// Returns true if it is switched off.
-    pub(in crate::config) fn is_off(&self) -> bool {
+    pub(crate) fn is_off(&self) -> bool {
         self.rule.mode == RuleMode::Off
     }
 }
 
 /// Returns the indices of limits by their names.
-pub(in crate::config) fn by_name(drafts: &[Draft<'_>]) -> BTreeMap<Arc<str>, usize> {
+pub(crate) fn by_name(drafts: &[Draft<'_>]) -> BTreeMap<Arc<str>, usize> {
     let names = drafts
         .iter()
         .map(|draft| Arc::clone(&draft.rule.limit.name));
@@ -82,7 +82,7 @@ pub(in crate::config) fn by_name(drafts: &[Draft<'_>]) -> BTreeMap<Arc<str>, usi
 pub(super) const HERE: &str = "not found in this file";
 
 /// Reports a name that no limit has; `missing` has the label, and the help if no known name is near.
-pub(in crate::config) fn unknown_limit<'k>(
+pub(crate) fn unknown_limit<'k>(
     name: &At<&str>,
     known: impl Iterator<Item = &'k str>,
     missing: Reason,
@@ -149,16 +149,16 @@ impl LimitList {
 
 /// The extra of a limit.
 #[derive(Clone, Debug)]
-pub(in crate::config) struct Extra {
-    pub(in crate::config) rule: Rule,
-    pub(in crate::config) share: ExtraShare,
+pub(crate) struct Extra {
+    pub(crate) rule: Rule,
+    pub(crate) share: ExtraShare,
     /// Where the share is written.
-    pub(in crate::config) at: Range<usize>,
+    pub(crate) at: Range<usize>,
 }
 
 /// How much an extra adds to a number.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::config) enum ExtraShare {
+pub(crate) enum ExtraShare {
     Percent(u32),
     Permits(u64),
     /// Up to this number: only for the limit's own.
@@ -167,7 +167,7 @@ pub(in crate::config) enum ExtraShare {
 
 impl ExtraShare {
     /// Returns the extra to `number/period`; `None` if it is nothing.
-    pub(in crate::config) fn text(self, base: &str) -> Option<String> {
+    pub(crate) fn text(self, base: &str) -> Option<String> {
         let (number, period) = base.split_once('/')?;
         let number: u64 = number.trim().parse().ok()?;
         let extra = match self {

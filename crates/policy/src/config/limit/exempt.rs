@@ -10,7 +10,7 @@ use crate::config::{At, Draft, Findings, PolicyFiles, Reason, Table, codes};
 use crate::{Exemption, Glob, Matcher};
 
 /// Reads the exemptions, adds each to the limits it names, and returns them.
-pub(in crate::config) fn exempt(
+pub(crate) fn exempt(
     root: Table<'_>,
     files: &PolicyFiles,
     drafts: &mut [Draft<'_>],

@@ -42,7 +42,7 @@ const LATENCY: Scalar = Scalar::Span {
 const LEVEL: Scalar = Scalar::Percent { most: MAX_PERCENT };
 
 /// Reads `soft` and `elastic` of every limit, and returns the signals that they name.
-pub(in crate::config) fn extras(
+pub(crate) fn extras(
     drafts: &mut [Draft<'_>],
     settings: &Settings,
     reader: &VariantReader<'_>,

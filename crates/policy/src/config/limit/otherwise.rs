@@ -19,7 +19,7 @@ const OTHERWISE: LimitList = LimitList {
 };
 
 /// Reads `otherwise` of every limit.
-pub(in crate::config) fn otherwise(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
+pub(crate) fn otherwise(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
     let names = by_name(drafts);
     let mut allowances = Vec::new();
     for asking in 0..drafts.len() {
@@ -81,7 +81,7 @@ fn corrected_alike(asking: &Rule, asked: &Rule) -> bool {
 }
 
 /// Returns the rules of the drafts, with their extras and candidates behind them.
-pub(in crate::config) fn rules(drafts: Vec<Draft<'_>>) -> Vec<Rule> {
+pub(crate) fn rules(drafts: Vec<Draft<'_>>) -> Vec<Rule> {
     let mut rules = Vec::with_capacity(drafts.len());
     let mut extras = Vec::new();
     let count = drafts.len();

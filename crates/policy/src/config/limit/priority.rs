@@ -29,11 +29,7 @@ const ALGORITHMS: [&str; 9] = [
 ];
 
 /// Reads `priority` of every limit.
-pub(in crate::config) fn priorities(
-    drafts: &mut [Draft<'_>],
-    files: &PolicyFiles,
-    out: &mut Findings<'_>,
-) {
+pub(crate) fn priorities(drafts: &mut [Draft<'_>], files: &PolicyFiles, out: &mut Findings<'_>) {
     for draft in drafts {
         let written = draft.table.table("priority");
         let Some(table) = written.filter(|_| !is_excluded(draft.table, "priority")) else {
@@ -55,7 +51,7 @@ pub(in crate::config) fn priorities(
 }
 
 /// Reads `last` and `match`.
-pub(in crate::config) fn priority(
+pub(crate) fn priority(
     table: Table<'_>,
     path_case: PathCase,
     files: &PolicyFiles,
@@ -96,7 +92,7 @@ fn refused(draft: &Draft<'_>) -> Option<Reason> {
 
 /// Returns true if a request without priority ever passes the limit with the numbers of
 /// `algorithm`; reports it if not.
-pub(in crate::config) fn leaves_room(
+pub(crate) fn leaves_room(
     draft: &Draft<'_>,
     algorithm: &AnyAlgorithm,
     priority: &Priority,

@@ -16,14 +16,14 @@ const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
 /// The responses of a file, by name.
 #[derive(Debug, Default)]
-pub(in crate::config) struct Responses {
+pub(crate) struct Responses {
     named: BTreeMap<String, NamedResponse>,
 }
 
 /// One response.
 #[derive(Clone, Debug)]
 pub(super) struct NamedResponse {
-    pub(in crate::config) refusal: Arc<Refusal>,
+    pub(crate) refusal: Arc<Refusal>,
     /// True if it sets a status itself, which precedes the status of `[defaults]`.
     pub(super) has_status: bool,
     /// Range of the name in the file.
@@ -32,7 +32,7 @@ pub(super) struct NamedResponse {
 }
 
 /// `[response.*]`
-pub(in crate::config) fn responses(root: Table<'_>, out: &mut Findings<'_>) -> Responses {
+pub(crate) fn responses(root: Table<'_>, out: &mut Findings<'_>) -> Responses {
     let mut named = BTreeMap::new();
     for (key, table) in root.named_tables("response") {
         name(&key, "response", out);
@@ -73,7 +73,7 @@ impl Responses {
     }
 
     /// Lint: responses that no limit names.
-    pub(in crate::config) fn unused(&self, out: &mut Findings<'_>) {
+    pub(crate) fn unused(&self, out: &mut Findings<'_>) {
         for (name, response) in self.named.iter().filter(|(_, response)| !response.used) {
             let message = format!("response `{name}` is never used");
             let label = "no limit names it";

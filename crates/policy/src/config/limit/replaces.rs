@@ -19,7 +19,7 @@ const REPLACES: LimitList = LimitList {
 };
 
 /// Reads `replaces` of every limit.
-pub(in crate::config) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
+pub(crate) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
     let names = by_name(drafts);
     let read = |by| REPLACES.read(by, drafts, &names, out);
     let edges: Vec<_> = drafts.iter().map(read).collect();
@@ -91,7 +91,7 @@ fn cyclic(named: &[Vec<At<usize>>]) -> Vec<(usize, &At<usize>)> {
 }
 
 /// Warns of limits that are never asked, because another applies to all of their requests.
-pub(in crate::config) fn lints(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+pub(crate) fn lints(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     for by in drafts {
         let rule = &by.rule;
         let skips = rule.missing_key == MissingKey::Skip && !rule.key.is_empty();

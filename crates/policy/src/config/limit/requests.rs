@@ -20,17 +20,13 @@ const MAX_FIELD_NAME: usize = 100;
 
 /// A matcher, and the same in a form that can be compared: fields and values sorted.
 #[derive(Clone, Debug, Default)]
-pub(in crate::config) struct Requests {
-    pub(in crate::config) matcher: Matcher,
-    pub(in crate::config) same: Vec<(String, Vec<String>)>,
+pub(crate) struct Requests {
+    pub(crate) matcher: Matcher,
+    pub(crate) same: Vec<(String, Vec<String>)>,
 }
 
 /// Reads `match`; without one, all requests match.
-pub(in crate::config) fn requests(
-    table: Table<'_>,
-    files: &PolicyFiles,
-    out: &mut Findings<'_>,
-) -> Requests {
+pub(crate) fn requests(table: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Requests {
     let matched = table.table("match");
     matched.map_or_else(Requests::default, |written| matching(written, files, out))
 }
@@ -255,7 +251,7 @@ pub(super) fn key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<KeyPar
 }
 
 /// Reads a key part; `None` if it is refused.
-pub(in crate::config) fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Option<KeyPart> {
+pub(crate) fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Option<KeyPart> {
     let mut error = match KeyPart::parse(text.value) {
         Ok(part) => return Some(part),
         Err(error) => error,
@@ -298,7 +294,7 @@ pub(super) fn missing_key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Mi
 }
 
 /// Returns true if a name follows the rule for names; reports an error if not.
-pub(in crate::config) fn name(text: &At<&str>, kind: &str, out: &mut Findings<'_>) -> bool {
+pub(crate) fn name(text: &At<&str>, kind: &str, out: &mut Findings<'_>) -> bool {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let name = text.value;
     if (1..=MAX_NAME).contains(&name.len()) && name.chars().all(good) {

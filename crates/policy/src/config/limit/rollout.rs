@@ -14,7 +14,7 @@ use crate::config::{Draft, Findings, Reason, Table, codes, first_reason, is_excl
 use crate::{KeyShare, Role, Rule, RuleMode};
 
 /// Reads `candidate` of every limit.
-pub(in crate::config) fn candidates(
+pub(crate) fn candidates(
     drafts: &mut [Draft<'_>],
     reader: &VariantReader<'_>,
     out: &mut Findings<'_>,
@@ -70,7 +70,7 @@ pub(super) fn percent(table: Table<'_>) -> Option<KeyShare> {
 }
 
 /// Reports a `percent` of a limit that refuses no request by itself.
-pub(in crate::config) fn percents(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+pub(crate) fn percents(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     for draft in drafts.iter().filter(|draft| draft.rule.percent.is_some()) {
         let reason = first_reason! {
             draft.is_asked() =>

@@ -18,10 +18,7 @@ pub(super) fn scope(table: Table<'_>) -> LimitScope {
 }
 
 /// Reads `node` of `[store.redis]`; `Err` if it is reported as wrong.
-pub(in crate::config) fn node(
-    table: Table<'_>,
-    out: &mut Findings<'_>,
-) -> Result<Option<NodeName>, ()> {
+pub(crate) fn node(table: Table<'_>, out: &mut Findings<'_>) -> Result<Option<NodeName>, ()> {
     let Some(text) = table.text("node") else {
         return Ok(None);
     };
@@ -40,7 +37,7 @@ pub(in crate::config) fn node(
 }
 
 /// Warns of a limit with no share left for one process while the shared store fails.
-pub(in crate::config) fn no_share(draft: &Draft<'_>, settings: &Settings, out: &mut Findings<'_>) {
+pub(crate) fn no_share(draft: &Draft<'_>, settings: &Settings, out: &mut Findings<'_>) {
     let rule = &draft.rule;
     let nodes = settings.redis.as_ref().map_or(1, |redis| redis.nodes.get());
     let cost = rule.cost.least();

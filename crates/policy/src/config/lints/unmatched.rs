@@ -11,7 +11,7 @@ use crate::config::{At, Draft, Findings, codes, shown};
 use crate::{Facts, Field, KeyPart, Matcher};
 
 /// Warns of an override for a value that `match` of its limit excludes, or that names its part.
-pub(in crate::config) fn never_matches(
+pub(crate) fn never_matches(
     draft: &Draft<'_>,
     part: &KeyPart,
     value: &At<&str>,

@@ -61,15 +61,15 @@ const SECRET: usize = 16;
 
 /// The listeners that receive requests.
 #[derive(Clone, Copy)]
-pub(in crate::config) struct OpenListeners {
+pub(crate) struct OpenListeners {
     /// The gateway.
-    pub(in crate::config) proxy: bool,
+    pub(crate) proxy: bool,
     /// Those of applications and of Envoy.
-    pub(in crate::config) callers: bool,
+    pub(crate) callers: bool,
 }
 
 impl OpenListeners {
-    pub(in crate::config) fn of(listeners: Listeners, settings: &Settings) -> Self {
+    pub(crate) fn of(listeners: Listeners, settings: &Settings) -> Self {
         let listen = &settings.listen;
         let proxy = listen.proxy.as_ref();
         let forwards = listeners.forwards || proxy.is_some();
@@ -88,13 +88,13 @@ impl OpenListeners {
 }
 
 /// The headers that trusted proxies set, where requests of visitors arrive.
-pub(in crate::config) struct Visitors {
+pub(crate) struct Visitors {
     trusted: Vec<String>,
 }
 
 impl Visitors {
     /// Reads `trusted_headers`; `None` if no request of a visitor arrives, because applications ask.
-    pub(in crate::config) fn read(
+    pub(crate) fn read(
         root: Table<'_>,
         client_ip: &ClientIp,
         open: OpenListeners,
@@ -110,7 +110,7 @@ impl Visitors {
     }
 
     /// Warns of exemptions, a plan, priorities and keys that visitors choose.
-    pub(in crate::config) fn lints(
+    pub(crate) fn lints(
         &self,
         root: Table<'_>,
         drafts: &[Draft<'_>],
@@ -208,7 +208,7 @@ fn warn(what: &str, value: &str, at: Range<usize>, out: &mut Findings<'_>) {
 }
 
 /// Warns of a limit that counts by the text of addresses.
-pub(in crate::config) fn unreliable(draft: &Draft<'_>, out: &mut Findings<'_>) {
+pub(crate) fn unreliable(draft: &Draft<'_>, out: &mut Findings<'_>) {
     let key = draft.rule.key.iter();
     let key = key.map(|part| (part, "key", "key = [\"ip\"]"));
     let stand_in = match &draft.rule.missing_key {
@@ -244,7 +244,7 @@ pub(in crate::config) fn unreliable(draft: &Draft<'_>, out: &mut Findings<'_>) {
 
 /// Warns of a limit by a field of a form for requests that have none. (A GET with a JSON body is
 /// rare, but some search APIs read it.)
-pub(in crate::config) fn formless(draft: &Draft<'_>, out: &mut Findings<'_>) {
+pub(crate) fn formless(draft: &Draft<'_>, out: &mut Findings<'_>) {
     let is_read = |pattern: &Pattern| {
         let method = pattern.text().to_ascii_uppercase();
         pattern.negated || ["GET", "HEAD"].contains(&&*method)
@@ -270,7 +270,7 @@ pub(in crate::config) fn formless(draft: &Draft<'_>, out: &mut Findings<'_>) {
 
 /// Reports limits, exemptions and plans by values that only callers of the check API send, if the
 /// gateway alone listens.
-pub(in crate::config) fn unreceived(
+pub(crate) fn unreceived(
     drafts: &[Draft<'_>],
     exemptions: &[At<Arc<Exemption>>],
     plans: Option<&Plans>,

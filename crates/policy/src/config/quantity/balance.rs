@@ -56,7 +56,7 @@ pub(super) fn balance(
 
 /// Returns what happens to a balance while Redis fails: refused, unless the limit or the defaults
 /// allow. Reports `on_store_error = "local"` beside it.
-pub(in crate::config) fn outage(
+pub(crate) fn outage(
     table: Table<'_>,
     own: Option<Outage>,
     default: Option<Outage>,
@@ -76,11 +76,7 @@ pub(in crate::config) fn outage(
 }
 
 /// Warns of balances that a restart of the process forgets.
-pub(in crate::config) fn forgotten(
-    drafts: &[Draft<'_>],
-    settings: &Settings,
-    out: &mut Findings<'_>,
-) {
+pub(crate) fn forgotten(drafts: &[Draft<'_>], settings: &Settings, out: &mut Findings<'_>) {
     let is_balance =
         |draft: &&Draft<'_>| matches!(draft.rule.limit.algorithm, AnyAlgorithm::Balance(_));
     for draft in drafts.iter().filter(is_balance) {

@@ -24,7 +24,7 @@ pub(super) struct Dated<'a> {
 
 impl<'a> Dated<'a> {
     /// Returns `None` if the period is no word of the calendar.
-    pub(in crate::config) fn read(text: &'a str) -> Option<Self> {
+    pub(crate) fn read(text: &'a str) -> Option<Self> {
         let (number, word) = text.split_once('/')?;
         let word = match word {
             "hour" => Word::Hour,
@@ -38,7 +38,7 @@ impl<'a> Dated<'a> {
     }
 
     /// Returns the number in a duration of about the same length: `20/24h`.
-    pub(in crate::config) fn rolling(&self) -> String {
+    pub(crate) fn rolling(&self) -> String {
         format!("{}/{}", self.number, self.duration())
     }
 
@@ -47,7 +47,7 @@ impl<'a> Dated<'a> {
     }
 
     /// Returns its windows; `None` if it is reported as wrong.
-    pub(in crate::config) fn quantity(
+    pub(crate) fn quantity(
         &self,
         text: &At<&str>,
         named: Option<At<&str>>,

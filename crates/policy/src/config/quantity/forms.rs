@@ -41,7 +41,7 @@ const BYTES: u64 = 8;
 
 /// Returns the quantity of one `[[limit]]`, with its ban; `None` if it is reported as missing or
 /// wrong.
-pub(in crate::config) fn quantity(
+pub(crate) fn quantity(
     table: Table<'_>,
     around: Surroundings<'_>,
     out: &mut Findings<'_>,

@@ -15,7 +15,7 @@ const SPACING: Scalar = Scalar::Span {
 
 /// Kind of number that is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::config) enum Written {
+pub(crate) enum Written {
     /// `limit = "100/1m"`, or a word of the calendar.
     Limit,
     /// `refill = "10/1s"`
@@ -95,7 +95,7 @@ fn other_than_a_quota(text: &str) -> Option<String> {
 }
 
 /// Returns true for a word or a number that stands for no limit in other programs.
-pub(in crate::config) fn is_unlimited(text: &str) -> bool {
+pub(crate) fn is_unlimited(text: &str) -> bool {
     const WORDS: [&str; 9] = [
         "unlimited",
         "infinite",
@@ -150,11 +150,7 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
 }
 
 /// Reads a duration above zero; `None` if it is not one, which is reported.
-pub(in crate::config) fn duration(
-    text: &At<&str>,
-    written: Written,
-    out: &mut Findings<'_>,
-) -> Option<Nanos> {
+pub(crate) fn duration(text: &At<&str>, written: Written, out: &mut Findings<'_>) -> Option<Nanos> {
     let duration = text.value.parse().and_then(|duration| match duration {
         Nanos::ZERO => Err(Error::NoSpan),
         duration => Ok(duration),
@@ -163,7 +159,7 @@ pub(in crate::config) fn duration(
 }
 
 /// Returns the value that core built, or reports a finding at the value that it refused.
-pub(in crate::config) fn built<T>(
+pub(crate) fn built<T>(
     result: Result<T, Error>,
     text: &At<&str>,
     written: Written,

@@ -43,7 +43,7 @@ const QUANTITIES: [(&[&str], ValueKind); 9] = [
 ];
 
 /// Returns the unit of a limit, if it has one that can be read.
-pub(in crate::config) fn unit(table: Table<'_>) -> Option<Unit> {
+pub(crate) fn unit(table: Table<'_>) -> Option<Unit> {
     let unit = table.table("unit")?;
     let decimals = unit.number("decimals")?;
     let name = unit.text("name")?.value;
@@ -51,7 +51,7 @@ pub(in crate::config) fn unit(table: Table<'_>) -> Option<Unit> {
 }
 
 /// Returns the cost that an attribute holds.
-pub(in crate::config) fn cost_in(attribute: &str, unit: Option<&Unit>) -> Cost {
+pub(crate) fn cost_in(attribute: &str, unit: Option<&Unit>) -> Cost {
     match unit {
         Some(unit) => Cost::Decimal(attribute.to_owned(), unit.clone()),
         None => Cost::Attribute(attribute.to_owned()),
@@ -60,7 +60,7 @@ pub(in crate::config) fn cost_in(attribute: &str, unit: Option<&Unit>) -> Cost {
 
 /// Returns a limit in words, with its quantities in the unit: `bucket of 200.00 USD, 50.00 USD/24h`.
 /// Quantities are the numbers that stand at the beginning of a word and are no duration.
-pub(in crate::config) fn in_unit(text: String, unit: Option<&Unit>) -> String {
+pub(crate) fn in_unit(text: String, unit: Option<&Unit>) -> String {
     let Some(unit) = unit else {
         return text;
     };
@@ -81,11 +81,11 @@ pub(in crate::config) fn in_unit(text: String, unit: Option<&Unit>) -> String {
 /// The quantities of limits with a unit in the smallest unit, in the order of a visit; `None` for
 /// values that stay.
 #[derive(Default)]
-pub(in crate::config) struct Conversions(Vec<Option<String>>);
+pub(crate) struct Conversions(Vec<Option<String>>);
 
 impl Conversions {
     /// Converts the quantities of all limits with a unit; reports those that cannot be counted.
-    pub(in crate::config) fn read(&mut self, root: &mut DeTable<'_>, out: &mut Findings<'_>) {
+    pub(crate) fn read(&mut self, root: &mut DeTable<'_>, out: &mut Findings<'_>) {
         for limit in Table::root(root, &POLICY).tables("limit") {
             if unit(limit).is_some() {
                 without_cost(limit, out);
@@ -97,7 +97,7 @@ impl Conversions {
     }
 
     /// Writes the converted quantities into the document.
-    pub(in crate::config) fn apply<'t>(&'t self, root: &mut DeTable<'t>) {
+    pub(crate) fn apply<'t>(&'t self, root: &mut DeTable<'t>) {
         let mut texts = self.0.iter();
         visit_all(root, |node, kind, _| {
             let text = texts.next().and_then(Option::as_deref);

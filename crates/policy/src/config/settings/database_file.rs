@@ -7,15 +7,15 @@ use crate::model::client::geo::{GeoDatabase, GeoValue, MAX_DATABASE_BYTES};
 
 /// A database of `[geo]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::config) struct DatabaseFile<V> {
-    pub(in crate::config) name: String,
-    pub(in crate::config) database: Result<Arc<GeoDatabase<V>>, String>,
+pub(crate) struct DatabaseFile<V> {
+    pub(crate) name: String,
+    pub(crate) database: Result<Arc<GeoDatabase<V>>, String>,
 }
 
 impl<V: GeoValue> DatabaseFile<V> {
     /// Reads the file unless `is_same` returns true for its name, and compiles it if its content
     /// is not that of `before`.
-    pub(in crate::config) fn read<B: Into<Vec<u8>>>(
+    pub(crate) fn read<B: Into<Vec<u8>>>(
         name: &str,
         before: Option<&Self>,
         is_same: &mut impl FnMut(&str) -> bool,

@@ -10,7 +10,7 @@ use crate::model::client::geo::{GeoValue, NamedDatabase};
 use crate::{ClientIp, Country, Geo};
 
 /// Reads `[geo]`, and reports limits and exemptions that need a source it does not have.
-pub(in crate::config) fn geo(
+pub(crate) fn geo(
     root: Table<'_>,
     files: &PolicyFiles,
     client_ip: &ClientIp,

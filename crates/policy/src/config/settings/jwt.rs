@@ -14,7 +14,7 @@ use crate::{
 const HEADER: &str = "authorization";
 
 /// Reads `[jwt]`; `None` if there is none, or it is reported as wrong.
-pub(in crate::config) fn tokens(
+pub(crate) fn tokens(
     root: Table<'_>,
     files: &PolicyFiles,
     out: &mut Findings<'_>,
@@ -71,7 +71,7 @@ fn algorithms(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<String>> {
 }
 
 /// Reports limits that depend on claims in a policy without `[jwt]`; returns true if any does.
-pub(in crate::config) fn required(
+pub(crate) fn required(
     root: Table<'_>,
     settings: &Settings,
     drafts: &[Draft<'_>],
@@ -108,7 +108,7 @@ pub(in crate::config) fn required(
 }
 
 /// Lint: `[jwt]` of which no limit asks for a claim, and no plan either.
-pub(in crate::config) fn unused(root: Table<'_>, plans: Option<&Plans>, out: &mut Findings<'_>) {
+pub(crate) fn unused(root: Table<'_>, plans: Option<&Plans>, out: &mut Findings<'_>) {
     let by_plan = plans.is_some_and(|plans| match &plans.from {
         PlanSource::Keys { part, .. } => is_claim(part),
         from => matches!(from, PlanSource::Claim(_)),
@@ -122,11 +122,7 @@ pub(in crate::config) fn unused(root: Table<'_>, plans: Option<&Plans>, out: &mu
 }
 
 /// Returns true if `[jwt]` is there; reports an error at `text` if not.
-pub(in crate::config) fn has_tokens(
-    root: Table<'_>,
-    text: &At<&str>,
-    out: &mut Findings<'_>,
-) -> bool {
+pub(crate) fn has_tokens(root: Table<'_>, text: &At<&str>, out: &mut Findings<'_>) -> bool {
     if root.has("jwt") {
         return true;
     }

@@ -70,14 +70,14 @@ pub struct PolicyFiles {
 
 /// A value that names a list: `"file:NAME"`, or `"!file:NAME"`, which negates all of its values.
 #[derive(Clone, Copy)]
-pub(in crate::config) struct ListName<'a> {
-    pub(in crate::config) negated: bool,
-    pub(in crate::config) name: &'a str,
+pub(crate) struct ListName<'a> {
+    pub(crate) negated: bool,
+    pub(crate) name: &'a str,
 }
 
 impl<'a> ListName<'a> {
     /// Returns the list that a value names.
-    pub(in crate::config) fn of(value: &'a str) -> Option<Self> {
+    pub(crate) fn of(value: &'a str) -> Option<Self> {
         let (negated, value) = match value.strip_prefix('!') {
             Some(value) => (true, value),
             None => (false, value),
@@ -259,7 +259,7 @@ impl PolicyFiles {
     }
 
     /// Returns the text of a file, or the reason why there is none.
-    pub(in crate::config) fn text(&self, name: &str) -> Result<&str, &str> {
+    pub(crate) fn text(&self, name: &str) -> Result<&str, &str> {
         match self.texts.get(name) {
             Some(file) => file.text.as_deref().map_err(String::as_str),
             None => Err("it is not read with this policy"),
@@ -267,7 +267,7 @@ impl PolicyFiles {
     }
 
     /// Returns the texts that could be read, each after its name; the hashes of databases.
-    pub(in crate::config) fn texts(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         let read = self.texts.iter().filter_map(|(name, file)| {
             let text: &str = file.text.as_ref().ok()?;
             Some([name.as_str(), text])
@@ -280,7 +280,7 @@ impl PolicyFiles {
     }
 
     /// Returns the text of a list, or the reason why there is none and what to write instead.
-    pub(in crate::config) fn list(&self, name: &str) -> Result<&str, (String, &'static str)> {
+    pub(crate) fn list(&self, name: &str) -> Result<&str, (String, &'static str)> {
         let file = self.texts.get(name).map(|file| file.text.as_deref());
         let name = shown(name);
         Err(match file {

@@ -108,11 +108,7 @@ pub(super) fn adaptive_concurrency(
 }
 
 /// Reads `on_limit` of every limit.
-pub(in crate::config) fn on_limit(
-    drafts: &mut [Draft<'_>],
-    settings: &Settings,
-    out: &mut Findings<'_>,
-) {
+pub(crate) fn on_limit(drafts: &mut [Draft<'_>], settings: &Settings, out: &mut Findings<'_>) {
     let proxy = settings.listen.proxy.as_ref();
     let known: Vec<&str> = proxy
         .iter()
@@ -144,7 +140,7 @@ pub(in crate::config) fn on_limit(
 }
 
 /// Warns of routes without `match` that no limit sends requests to.
-pub(in crate::config) fn unnamed(root: Table<'_>, drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+pub(crate) fn unnamed(root: Table<'_>, drafts: &[Draft<'_>], out: &mut Findings<'_>) {
     let written = root.table("listen").and_then(|it| it.table("proxy"));
     for table in written.into_iter().flat_map(|it| it.tables("route")) {
         let Some(name) = table.text("name").filter(|_| !table.has("match")) else {

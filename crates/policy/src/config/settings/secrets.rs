@@ -17,7 +17,7 @@ use std::ops::Range;
 const NAMES: [&str; 5] = ["pass", "secret", "token", "authorization", "api-key"];
 
 /// Returns `text` with its secrets as stars, of the same length so that positions stay valid.
-pub(in crate::config) fn masked(text: &str) -> Cow<'_, str> {
+pub(crate) fn masked(text: &str) -> Cow<'_, str> {
     let mut ranges = logins(text);
     ranges.extend(values(text));
     if ranges.is_empty() {

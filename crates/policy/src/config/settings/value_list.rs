@@ -20,7 +20,7 @@ const MAX_WRONG: usize = 5;
 impl ListName<'_> {
     /// Appends the values of the list to those of a field; reports an error at `at` if there is no
     /// such list, and its wrong lines.
-    pub(in crate::config) fn read(
+    pub(crate) fn read(
         self,
         files: &PolicyFiles,
         field_name: &str,

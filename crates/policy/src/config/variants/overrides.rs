@@ -19,7 +19,7 @@ use crate::model::keys::overrides::{Override, OverrideKey, Overrides, PartPatter
 use crate::{Glob, KeyPart, PathCase};
 
 /// Collects the overrides of all limits.
-pub(in crate::config) struct OverrideReader<'r, 'a> {
+pub(crate) struct OverrideReader<'r, 'a> {
     /// The limits that overrides are for, and the reader of their numbers.
     pub(super) drafts: &'r mut [Draft<'a>],
     numbers: &'r mut VariantReader<'a>,
@@ -47,22 +47,22 @@ struct EndedOverrides {
 }
 
 /// One override as written.
-pub(in crate::config) struct OverrideText<'t> {
-    pub(in crate::config) limit: At<&'t str>,
+pub(crate) struct OverrideText<'t> {
+    pub(crate) limit: At<&'t str>,
     /// Key parts and their values.
-    pub(in crate::config) key: Vec<(At<&'t str>, At<&'t str>)>,
-    pub(in crate::config) set: At<Cow<'t, str>>,
-    pub(in crate::config) until: Option<At<Cow<'t, str>>>,
-    pub(in crate::config) reason: &'t str,
+    pub(crate) key: Vec<(At<&'t str>, At<&'t str>)>,
+    pub(crate) set: At<Cow<'t, str>>,
+    pub(crate) until: Option<At<Cow<'t, str>>>,
+    pub(crate) reason: &'t str,
     /// Range of the key.
-    pub(in crate::config) at: Range<usize>,
-    pub(in crate::config) line: usize,
+    pub(crate) at: Range<usize>,
+    pub(crate) line: usize,
     pub(super) stands: OverridePlace,
 }
 
 /// Where an override is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::config) enum OverridePlace {
+pub(crate) enum OverridePlace {
     /// `[[override]]` of the policy.
     Policy,
     /// `[[override]]` of the file.
@@ -121,7 +121,7 @@ pub(super) fn written<'t>(
 
 impl<'r, 'a> OverrideReader<'r, 'a> {
     /// `written` has the names of all limits, those with errors too.
-    pub(in crate::config) fn new<'n>(
+    pub(crate) fn new<'n>(
         ipv6_prefix: u8,
         unix_nanos: Option<u64>,
         numbers: &'r mut VariantReader<'a>,
@@ -143,14 +143,14 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
     }
 
     /// Gives the limits their overrides.
-    pub(in crate::config) fn install(self) {
+    pub(crate) fn install(self) {
         for (draft, found) in self.drafts.iter_mut().zip(self.found) {
             draft.rule.variants.overrides = Arc::new(found);
         }
     }
 
     /// Reads `[[override]]` of the policy or of the file.
-    pub(in crate::config) fn tables(
+    pub(crate) fn tables(
         &mut self,
         root: Table<'_>,
         stands: OverridePlace,
@@ -176,11 +176,7 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
     }
 
     /// Returns the limit of a name, if there is one; reports an error if not.
-    pub(in crate::config) fn limit(
-        &self,
-        name: &At<&str>,
-        out: &mut Findings<'_>,
-    ) -> Option<usize> {
+    pub(crate) fn limit(&self, name: &At<&str>, out: &mut Findings<'_>) -> Option<usize> {
         if let Some(index) = self.names.get(name.value) {
             return Some(*index);
         }
@@ -194,7 +190,7 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
     }
 
     /// Adds an override, or reports why not.
-    pub(in crate::config) fn add(&mut self, text: &OverrideText<'_>, out: &mut Findings<'_>) {
+    pub(crate) fn add(&mut self, text: &OverrideText<'_>, out: &mut Findings<'_>) {
         let until = text.until.as_ref().map(|until| moment(until, out));
         let Some(index) = self.limit(&text.limit, out) else {
             return;

@@ -34,7 +34,7 @@ const NO_HEADING: &str = "the first line names the columns";
 const HEADING: &str = "begin the file with the line: limit,key,set,until,reason";
 
 /// Reads the file that `overrides` names, if it names one.
-pub(in crate::config) fn read(
+pub(crate) fn read(
     root: Table<'_>,
     files: &PolicyFiles,
     overrides: &mut OverrideReader<'_, '_>,
@@ -216,7 +216,7 @@ pub(super) struct Records<'t> {
 /// One record.
 pub(super) struct OverrideRecord<'t> {
     pub(super) cells: Vec<At<Cow<'t, str>>>,
-    pub(in crate::config) line: usize,
+    pub(crate) line: usize,
     pub(super) fault: Option<At<&'static str>>,
 }
 
@@ -241,7 +241,7 @@ impl<'t> Iterator for Records<'t> {
 }
 
 impl<'t> Records<'t> {
-    pub(in crate::config) const fn new(text: &'t str) -> Self {
+    pub(crate) const fn new(text: &'t str) -> Self {
         // Spreadsheets begin a file with a byte order mark.
         let at = match text.as_bytes() {
             [0xef, 0xbb, 0xbf, ..] => 3,

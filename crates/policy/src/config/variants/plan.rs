@@ -23,7 +23,7 @@ enum FromText<'a> {
 
 /// Reads `[plan]`, and `plans` of every limit. `None` if there is no plan, or it is reported as
 /// wrong.
-pub(in crate::config) fn plans(
+pub(crate) fn plans(
     root: Table<'_>,
     ipv6_prefix: u8,
     reader: &mut VariantReader<'_>,
