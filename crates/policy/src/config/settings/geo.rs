@@ -3,9 +3,14 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use toml::de::DeValue;
 
 use super::database_file::DatabaseFile;
-use crate::config::{At, Findings, PolicyFiles, Table, codes, header_name, name_of, shown};
+use crate::config::document::read::texts_up_to;
+use crate::config::fields::MAX_KEY_PARTS;
+use crate::config::{
+    At, Findings, PolicyFiles, SpannedValue, Table, codes, header_name, name_of, shown,
+};
 use crate::model::client::geo::{GeoValue, NamedDatabase};
 use crate::{ClientIp, Country, Geo};
 
@@ -80,50 +85,34 @@ const NETWORKS: Source = Source {
 
 /// Reports the first place that needs a source which the policy does not have.
 fn needed(root: Table<'_>, words: &[&str], source: &Source, out: &mut Findings<'_>) {
-    let limit = root.tables("limit").find_map(|limit| used(limit, words));
-    let exemption = || root.tables("exempt").find_map(|it| matched(it, words));
-    let defaults = || root.table("defaults").and_then(|it| stands_in(it, words));
-    let is_word = |name: &At<&str>| words.contains(&name.value);
-    let plan = || {
-        let mut keys = root.table("plan")?.names("from")?.map(|(key, _)| key);
-        keys.find(is_word)
-    };
-    let found = limit.or_else(exemption).or_else(defaults).or_else(plan);
-    let Some(word) = found else {
+    let places = ["limit", "exempt", "defaults", "plan"].into_iter();
+    let mut written = places.filter_map(|name| root.get(name));
+    let Some(word) = written.find_map(|node| used(node, words)) else {
         return;
     };
-    let message = format!(
-        "`{}` is used, but the policy has no {}",
-        word.value, source.name
-    );
+    let message = format!("`{word}` is used, but the policy has no {}", source.name);
     out.error(codes::NO_GEO, word.at, message, "not known of any request")
         .help(source.help);
 }
 
-/// Returns the first of `words` that a limit uses.
-fn used<'a>(limit: Table<'a>, words: &[&str]) -> Option<At<&'a str>> {
+/// Returns the first of `words` in a table or a list of tables: as a field of `match`, or as a part
+/// of a key.
+fn used<'a>(node: &'a SpannedValue<'a>, words: &[&str]) -> Option<At<&'a str>> {
     let is_word = |text: &At<&str>| words.contains(&text.value);
-    let counted = || limit.texts("key").into_iter().find(is_word);
-    let distinct = || limit.text("distinct").filter(is_word);
-    let priority = || matched(limit.table("priority")?, words);
-    matched(limit, words)
-        .or_else(counted)
-        .or_else(|| stands_in(limit, words))
-        .or_else(distinct)
-        .or_else(priority)
-}
-
-/// Returns the first of `words` in `match`.
-fn matched<'a>(table: Table<'a>, words: &[&str]) -> Option<At<&'a str>> {
-    let mut names = table.table("match")?.written().keys().map(name_of);
-    names.find(|name| words.contains(&name.value))
-}
-
-/// Returns the part of `missing_key` if it is one of `words`.
-fn stands_in<'a>(table: Table<'a>, words: &[&str]) -> Option<At<&'a str>> {
-    let text = table.text("missing_key")?;
-    let part = text.value.strip_prefix("use:")?;
-    words.contains(&part).then(|| At::new(part, text.at))
+    if let DeValue::Array(tables) = node.get_ref() {
+        return tables.iter().find_map(|table| used(table, words));
+    }
+    let fields = node.get_ref().as_table()?.iter();
+    let used = fields.filter_map(|(name, node)| match &**name.get_ref() {
+        "match" | "from" => node.get_ref().as_table()?.keys().map(name_of).find(is_word),
+        "key" | "distinct" => texts_up_to(MAX_KEY_PARTS, node).into_iter().find(is_word),
+        "missing_key" => {
+            let part = node.get_ref().as_str()?.strip_prefix("use:")?;
+            Some(At::new(part, node.span())).filter(is_word)
+        }
+        _ => used(node, words),
+    });
+    used.min_by_key(|word| word.at.start)
 }
 
 /// Returns the database that a field names; reports why it cannot be read.
