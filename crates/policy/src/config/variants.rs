@@ -19,6 +19,7 @@ pub(super) mod plan;
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Limit, LimitId, Origin};
 
@@ -39,7 +40,7 @@ pub(super) struct VariantReader<'a> {
     zone: &'a ZoneSpec,
     origin: Origin,
     /// By limit and name.
-    known: HashMap<(usize, String), Allowance>,
+    known: HashMap<(Arc<str>, String), Allowance>,
     count: usize,
 }
 
@@ -86,7 +87,7 @@ impl<'a> VariantReader<'a> {
             _ => {}
         }
         // No plan has the text of numbers as its name: those are digits, or have a `/`.
-        let known = (draft.table.index(), set.name.to_owned());
+        let known = (Arc::clone(&draft.rule.limit.name), set.name.to_owned());
         if let Some(known) = self.known.get(&known) {
             return Some(*known);
         }

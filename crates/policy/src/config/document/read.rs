@@ -80,11 +80,6 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Returns the index of the table in its list.
-    pub(crate) fn index(self) -> usize {
-        self.index
-    }
-
     /// Returns the place of the table; empty for that of a whole file.
     pub(crate) fn at(self) -> Range<usize> {
         self.start..self.end

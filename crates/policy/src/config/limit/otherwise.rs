@@ -39,7 +39,7 @@ fn refused(asking: &Draft<'_>, asked: &Draft<'_>) -> Option<Reason> {
     let any = |holds: fn(&Draft<'_>) -> bool| limits.into_iter().any(holds);
     let has = |field| limits.iter().any(|draft| draft.table.has(field));
     first_reason! {
-        asking.table.index() == asked.table.index() => "it is the limit itself", "name another limit";
+        asking.rule.limit.name == asked.rule.limit.name => "it is the limit itself", "name another limit";
         asked.table.first_of(&["otherwise", "soft", "elastic"]).is_some() =>
             "it asks a limit itself",
             "put all names into one list, in the order in which they are asked";

@@ -44,7 +44,7 @@ pub(crate) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
 /// Returns why a limit cannot replace another.
 fn refused(by: &Draft<'_>, other: &Draft<'_>) -> Option<Reason> {
     first_reason! {
-        by.table.index() == other.table.index() => "it is the limit itself", "name another limit";
+        by.rule.limit.name == other.rule.limit.name => "it is the limit itself", "name another limit";
         by.rule.is_for_descriptors() != other.rule.is_for_descriptors() =>
             "one of the two is for descriptors, the other for requests",
             "name a limit for the same kind of request";
