@@ -9,8 +9,8 @@ use std::sync::Arc;
 use ratekeeper_core::Algorithm as _;
 
 use super::limit::refusal::Responses;
-use super::limit::{ban, scope};
-use super::quantity::{QuantityKind, Refill};
+use super::limit::{alert, ban, cost, scope};
+use super::quantity::{QuantityKind, Refill, balance};
 use super::{Draft, Findings, codes};
 use crate::{Cost, KeyPart, MissingKey, Role, RuleMode, Settings};
 
@@ -18,7 +18,7 @@ use crate::{Cost, KeyPart, MissingKey, Role, RuleMode, Settings};
 const MAX_COMPARED: usize = 50;
 
 /// Reports a policy that cannot be intended: one without limits (a file cut short reads like
-/// that, and would switch off all limiting), or with a limit that can never let a request pass.
+/// that, and would switch off all limiting), or with a limit, a price or an alert without effect.
 pub(super) fn impossible(drafts: &[Draft<'_>], settings: &Settings, out: &mut Findings<'_>) {
     let elsewhere = settings.envoy_files.config.is_some();
     if drafts.is_empty() && !elsewhere && !out.has_errors() {
@@ -29,27 +29,30 @@ pub(super) fn impossible(drafts: &[Draft<'_>], settings: &Settings, out: &mut Fi
         );
     }
     for draft in drafts {
-        let Some(cost) = draft.rule.cost.highest() else {
-            continue;
-        };
-        let capacity = draft.rule.limit.algorithm.capacity();
-        if cost <= capacity {
-            continue;
-        }
-        let at = draft.cost_at.clone();
-        let (which, field) = match draft.rule.cost {
-            Cost::Priced(_) => ("requests of this price", "is"),
-            _ if draft.table.table("cost").is_some() => ("a request", "reserve"),
-            _ => ("a request", "cost"),
-        };
-        let message = format!("{draft} can never let {which} pass");
-        let label = format!("costs more than the {capacity} that the limit holds");
-        out.error(codes::COST_TOO_HIGH, at, message, label)
-            .related(draft.quantity_at.clone())
-            .help(format!(
-                "write {field} = {capacity} or less, or raise the limit to at least {cost}"
-            ));
+        never_passes(draft, out);
+        cost::unmet(draft, out);
+        alert::impossible(draft, out);
     }
+}
+
+fn never_passes(draft: &Draft<'_>, out: &mut Findings<'_>) {
+    let capacity = draft.rule.limit.algorithm.capacity();
+    let Some(cost) = draft.rule.cost.highest().filter(|cost| *cost > capacity) else {
+        return;
+    };
+    let at = draft.cost_at.clone();
+    let (which, field) = match draft.rule.cost {
+        Cost::Priced(_) => ("requests of this price", "is"),
+        _ if draft.table.table("cost").is_some() => ("a request", "reserve"),
+        _ => ("a request", "cost"),
+    };
+    let message = format!("{draft} can never let {which} pass");
+    let label = format!("costs more than the {capacity} that the limit holds");
+    out.error(codes::COST_TOO_HIGH, at, message, label)
+        .related(draft.quantity_at.clone())
+        .help(format!(
+            "write {field} = {capacity} or less, or raise the limit to at least {cost}"
+        ));
 }
 
 /// Reports all warnings.
@@ -65,6 +68,7 @@ pub(super) fn lints(
         ban::all_clients(draft, out);
         stands_in_for_itself(draft, out);
         scope::no_share(draft, settings, out);
+        balance::forgotten(draft, settings, out);
     }
     never_refuses(drafts, out);
     responses.unused(out);

@@ -255,13 +255,10 @@ fn policy(
         lints::visitors::unreceived(&drafts, &exemptions, plans.as_ref(), root, out);
     }
     lints::impossible(&drafts, &settings, out);
-    limit::cost::unmet(&drafts, out);
-    limit::alert::impossible(&drafts, out);
     if out.has_errors() {
         return None;
     }
     lints::lints(&drafts, &shared.responses, &settings, out);
-    quantity::balance::forgotten(&drafts, &settings, out);
     limit::active::lints(&drafts, context.origin, out);
     limit::replaces::lints(&drafts, out);
     settings::routes::unnamed(root, &drafts, out);

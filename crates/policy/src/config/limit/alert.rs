@@ -14,25 +14,23 @@ pub(super) fn alert(limit: Table<'_>) -> Option<Alert> {
     })
 }
 
-/// Reports alerts that can never start: no key is above for as long as a window that empties at
+/// Reports an alert that can never start: no key is above for as long as a window that empties at
 /// once.
-pub(crate) fn impossible(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
-    for draft in drafts {
-        let (Some(alert), Some(window)) = (draft.rule.alert, draft.rule.window) else {
-            continue;
-        };
-        if alert.hold < window || !empties_at_once(draft) {
-            continue;
-        }
-        let message = format!("the alert of {draft} can never start");
-        let label = format!("the limit begins anew every {window}, so no key is above for longer");
-        out.error(codes::ALERT, draft.table.place("alert"), message, label)
-            .related(draft.quantity_at.clone())
-            .help(format!(
-                "write a `for` below {window}, or an algorithm that does not begin anew: \
-                 algorithm = \"token-bucket\""
-            ));
+pub(crate) fn impossible(draft: &Draft<'_>, out: &mut Findings<'_>) {
+    let (Some(alert), Some(window)) = (draft.rule.alert, draft.rule.window) else {
+        return;
+    };
+    if alert.hold < window || !empties_at_once(draft) {
+        return;
     }
+    let message = format!("the alert of {draft} can never start");
+    let label = format!("the limit begins anew every {window}, so no key is above for longer");
+    out.error(codes::ALERT, draft.table.place("alert"), message, label)
+        .related(draft.quantity_at.clone())
+        .help(format!(
+            "write a `for` below {window}, or an algorithm that does not begin anew: \
+             algorithm = \"token-bucket\""
+        ));
 }
 
 /// Returns true if the whole quota comes back in one moment, once in each window.

@@ -108,27 +108,24 @@ fn prices<'t>(
     Some(At::new(Cost::Priced(PriceList { higher, usual }), at))
 }
 
-/// Reports prices by fields that the requests of their limit do not have.
-pub(crate) fn unmet(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
-    for draft in drafts {
-        let rule = &draft.rule;
-        let is_met = |field: &&Field| match field {
-            Field::Descriptor(name) => rule.entry_names().any(|known| known == name),
-            _ => !rule.is_for_descriptors(),
+/// Reports a price by a field that the requests of its limit do not have.
+pub(crate) fn unmet(draft: &Draft<'_>, out: &mut Findings<'_>) {
+    let rule = &draft.rule;
+    let is_met = |field: &Field| match field {
+        Field::Descriptor(name) => rule.entry_names().any(|known| known == name),
+        _ => !rule.is_for_descriptors(),
+    };
+    let mut fields = rule.cost.prices().iter().flat_map(|it| &it.matcher.fields);
+    if let Some((field, _)) = fields.find(|(field, _)| !is_met(field)) {
+        let message = format!("a price of {draft} is for `{field}`");
+        let label = "no request of this limit has it";
+        let help = if rule.is_for_descriptors() {
+            "name an entry of the descriptor that `match` or `key` of the limit names"
+        } else {
+            "write a price by path, method, host or header"
         };
-        let mut fields = rule.cost.prices().iter().flat_map(|it| &it.matcher.fields);
-        let unmet = fields.find(|(field, _)| !is_met(&field));
-        if let Some((field, _)) = unmet {
-            let message = format!("a price of {draft} is for `{field}`");
-            let label = "no request of this limit has it";
-            let at = draft.table.place("cost");
-            let help = if rule.is_for_descriptors() {
-                "name an entry of the descriptor that `match` or `key` of the limit names"
-            } else {
-                "write a price by path, method, host or header"
-            };
-            out.error(codes::COST, at, message, label).help(help);
-        }
+        let at = draft.table.place("cost");
+        out.error(codes::COST, at, message, label).help(help);
     }
 }
 

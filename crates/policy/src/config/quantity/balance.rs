@@ -12,8 +12,8 @@ use toml::Spanned;
 
 use super::algorithm::no_algorithm;
 use super::{Quantity, Surroundings, free};
+use crate::Settings;
 use crate::config::{At, Draft, Findings, Table, codes};
-use crate::{RuleMode, Settings};
 
 /// Reads `balance = { start, max }`; `None` if the values make no sense, which is reported.
 pub(super) fn balance(
@@ -76,21 +76,18 @@ pub(crate) fn outage(
 }
 
 /// Warns of balances that a restart of the process forgets.
-pub(crate) fn forgotten(drafts: &[Draft<'_>], settings: &Settings, out: &mut Findings<'_>) {
-    let is_balance =
-        |draft: &&Draft<'_>| matches!(draft.rule.limit.algorithm, AnyAlgorithm::Balance(_));
-    for draft in drafts.iter().filter(is_balance) {
-        let is_kept = settings.redis.is_some() || settings.state.is_some();
-        if is_kept || draft.rule.mode == RuleMode::Off {
-            continue;
-        }
-        let message = format!("the balances of {draft} are in memory only");
-        let label = "a restart gives every key its start anew, and forgets all grants";
-        let at = draft.quantity_at.clone();
-        out.warning(codes::BALANCE_FORGOTTEN, at, message, label)
-            .help(
-                "keep them in Redis: [store.redis] with url = \"redis://127.0.0.1:6379\"; or in a \
-                 folder: [store.memory] with state = \"state\"",
-            );
+pub(crate) fn forgotten(draft: &Draft<'_>, settings: &Settings, out: &mut Findings<'_>) {
+    let is_balance = matches!(draft.rule.limit.algorithm, AnyAlgorithm::Balance(_));
+    let is_kept = settings.redis.is_some() || settings.state.is_some();
+    if !is_balance || is_kept || draft.is_off() {
+        return;
     }
+    let message = format!("the balances of {draft} are in memory only");
+    let label = "a restart gives every key its start anew, and forgets all grants";
+    let at = draft.quantity_at.clone();
+    out.warning(codes::BALANCE_FORGOTTEN, at, message, label)
+        .help(
+            "keep them in Redis: [store.redis] with url = \"redis://127.0.0.1:6379\"; or in a \
+             folder: [store.memory] with state = \"state\"",
+        );
 }
