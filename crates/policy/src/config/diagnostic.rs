@@ -295,9 +295,7 @@ fn bounded(words: &str) -> String {
     if words.len() <= MAX_WORDS {
         return words;
     }
-    let cut = words.char_indices().take_while(|(at, _)| *at < MAX_WORDS);
-    let cut: String = cut.map(|(_, c)| c).collect();
-    cut + "..."
+    format!("{}...", &words[..floor(&words, MAX_WORDS)])
 }
 
 /// Works out line and column of findings sorted by position.

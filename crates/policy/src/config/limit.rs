@@ -44,15 +44,19 @@ use super::{Draft, Findings, PolicyFiles, Table, ZoneSpec, codes};
 use crate::{Correction, KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
 
 /// `[defaults]`: values of limits without their own.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Defaults {
-    mode: Option<RuleMode>,
+#[derive(Debug)]
+pub(super) struct Defaults<'a> {
+    table: Option<Table<'a>>,
+    /// Read once, because they may be reported.
     missing_key: Option<MissingKey>,
     response: Option<NamedResponse>,
-    count_denied: Option<bool>,
-    status: Option<u16>,
-    outage: Option<Outage>,
-    path_case: Option<PathCase>,
+}
+
+impl Defaults<'_> {
+    /// Reads a value as from the table of a limit.
+    fn read<T>(&self, read: fn(Table<'_>) -> Option<T>) -> Option<T> {
+        self.table.and_then(read)
+    }
 }
 
 /// Values that all limits of a file share.
@@ -60,7 +64,7 @@ pub(super) struct Defaults {
 pub(super) struct FileContext<'a> {
     pub(super) zone: ZoneSpec,
     pub(super) origin: Origin,
-    pub(super) defaults: Defaults,
+    pub(super) defaults: Defaults<'a>,
     pub(super) responses: Responses,
     pub(super) files: &'a PolicyFiles,
     pub(super) zones: Zones,
@@ -71,22 +75,16 @@ pub(super) struct FileContext<'a> {
 }
 
 /// `[defaults]`
-pub(super) fn defaults(
-    root: Table<'_>,
+pub(super) fn defaults<'a>(
+    root: Table<'a>,
     responses: &mut Responses,
     out: &mut Findings<'_>,
-) -> Defaults {
-    let Some(table) = root.table("defaults") else {
-        return Defaults::default();
-    };
+) -> Defaults<'a> {
+    let table = root.table("defaults");
     Defaults {
-        mode: mode(table),
-        missing_key: missing_key(table, out),
-        response: responses.named_in(table, out),
-        count_denied: table.flag("count_denied"),
-        status: table.number("status"),
-        outage: outage(table),
-        path_case: path_case(table),
+        table,
+        missing_key: table.and_then(|table| missing_key(table, out)),
+        response: table.and_then(|table| responses.named_in(table, out)),
     }
 }
 
@@ -99,7 +97,7 @@ pub(super) fn limit<'a>(
     let named = limit_name(written, &mut shared.names, out);
     let mut requests = requests(written, shared.files, out);
     let key = key(written, out);
-    let case = path_case(written).or(shared.defaults.path_case);
+    let case = path_case(written).or_else(|| shared.defaults.read(path_case));
     requests.compare(case.unwrap_or_default(), key.as_deref().unwrap_or_default());
     exclusions(written, out);
     let active = active(written, &shared.zone, &mut shared.zones, out);
@@ -153,7 +151,7 @@ pub(super) fn limit<'a>(
         rule: Rule {
             limit,
             mode: mode(written)
-                .or(shared.defaults.mode)
+                .or_else(|| shared.defaults.read(mode))
                 .unwrap_or(RuleMode::Enforce),
             percent: percent(written),
             matcher: requests.matcher,
@@ -202,24 +200,25 @@ fn without_address(chosen: MissingKey) -> MissingKey {
 
 fn outage_of(
     written: Table<'_>,
-    defaults: &Defaults,
+    defaults: &Defaults<'_>,
     correction: Option<&Correction>,
     out: &mut Findings<'_>,
 ) -> Outage {
     let own = outage(written);
-    let outage = if written.has("balance") {
-        balance::outage(written, own, defaults.outage, out)
+    let chosen = if written.has("balance") {
+        balance::outage(written, own, defaults.read(outage), out)
     } else {
-        own.or(defaults.outage).unwrap_or_default()
+        own.or_else(|| defaults.read(outage)).unwrap_or_default()
     };
     if correction.is_some() {
-        is_counted(written, outage, out);
+        is_counted(written, chosen, out);
     }
-    outage
+    chosen
 }
 
-fn denials(written: Table<'_>, defaults: &Defaults) -> Denials {
-    match written.flag("count_denied").or(defaults.count_denied) {
+fn denials(written: Table<'_>, defaults: &Defaults<'_>) -> Denials {
+    let counts = |table: Table<'_>| table.flag("count_denied");
+    match counts(written).or_else(|| defaults.read(counts)) {
         Some(true) => Denials::Counted,
         _ => Denials::Free,
     }
@@ -293,10 +292,11 @@ fn counted(mut key: Vec<KeyPart>) -> Vec<KeyPart> {
 fn refusal_of(
     own: Option<NamedResponse>,
     status: Option<u16>,
-    defaults: &Defaults,
+    defaults: &Defaults<'_>,
 ) -> Arc<Refusal> {
     let kept = own.as_ref().is_some_and(|own| own.has_status);
-    let status = status.or(defaults.status.filter(|_| !kept));
+    let usual = || defaults.read(|table| table.number("status"));
+    let status = status.or_else(|| usual().filter(|_| !kept));
     let named = own.or_else(|| defaults.response.clone());
     let refusal = named.map(|named| named.refusal).unwrap_or_default();
     match status {
