@@ -12,15 +12,6 @@ use crate::config::{
 };
 use crate::{Allowance, KeyPart, PathCase, PlanSource, Plans};
 
-/// The plan of each value of a key part, by name.
-type PlanNames<'a> = Vec<(Box<[u8]>, At<&'a str>)>;
-
-/// Where plans come from, as written.
-enum FromText<'a> {
-    Value(PlanSource),
-    Keys(KeyPart, PlanNames<'a>),
-}
-
 /// Reads `[plan]`, and `plans` of every limit. `None` if there is no plan, or it is reported as
 /// wrong.
 pub(crate) fn plans(
@@ -40,25 +31,12 @@ pub(crate) fn plans(
         }
         return None;
     };
-    let from = from(root, table, ipv6_prefix, out);
     let default = table.text("default");
-    let default = default.filter(|text| plan_name(text, out))?;
-    let mut names: Vec<Box<str>> = vec![default.value.into()];
-    for draft in drafts.iter() {
-        for (text, _) in draft.table.names("plans").into_iter().flatten() {
-            if names.iter().any(|known| **known == *text.value) || !plan_name(&text, out) {
-                continue;
-            }
-            if names.len() == MAX_PLANS {
-                let message = format!("the policy has more than {MAX_PLANS} plans");
-                out.error(codes::TOO_MANY, text.at, message, "one more than allowed")
-                    .help("give requests of equal numbers the same plan");
-                return None;
-            }
-            names.push(text.value.into());
-        }
-    }
-    let from = from?;
+    let default = default.filter(|text| plan_name(text, out));
+    let names = default.and_then(|default| plan_names(default.value, drafts, out));
+    let known = names.as_deref().unwrap_or_default();
+    let from = from(root, table, known, ipv6_prefix, out);
+    let (from, names) = (from?, names?);
     let mut used = false;
     for draft in drafts {
         used |= numbers(draft, &from, &names, reader, out);
@@ -69,11 +47,30 @@ pub(crate) fn plans(
         out.warning(codes::PLAN_UNUSED, table.at(), message, label)
             .help("add numbers to a limit, as in plans = { pro = \"600/1m\" }, or remove [plan]");
     }
-    let from = match from {
-        FromText::Value(source) => source,
-        FromText::Keys(part, plans) => keys(part, plans, &names, out),
-    };
     Some(Plans { from, names })
+}
+
+/// Returns the names of all plans, that of the default first; `None` if there are too many.
+fn plan_names(
+    default: &str,
+    drafts: &[Draft<'_>],
+    out: &mut Findings<'_>,
+) -> Option<Vec<Box<str>>> {
+    let mut names: Vec<Box<str>> = vec![default.into()];
+    let written = drafts.iter().filter_map(|draft| draft.table.names("plans"));
+    for (text, _) in written.flatten() {
+        if names.iter().any(|known| **known == *text.value) || !plan_name(&text, out) {
+            continue;
+        }
+        if names.len() == MAX_PLANS {
+            let message = format!("the policy has more than {MAX_PLANS} plans");
+            out.error(codes::TOO_MANY, text.at, message, "one more than allowed")
+                .help("give requests of equal numbers the same plan");
+            return None;
+        }
+        names.push(text.value.into());
+    }
+    Some(names)
 }
 
 /// Returns true if the text is the name of a plan; reports an error if not. Digits alone would be
@@ -91,7 +88,7 @@ fn plan_name(text: &At<&str>, out: &mut Findings<'_>) -> bool {
 /// Reads `plans` of one limit; returns true if it has any.
 fn numbers(
     draft: &mut Draft<'_>,
-    from: &FromText<'_>,
+    from: &PlanSource,
     names: &[Box<str>],
     reader: &mut VariantReader<'_>,
     out: &mut Findings<'_>,
@@ -99,7 +96,7 @@ fn numbers(
     let Some(written) = draft.table.names("plans") else {
         return false;
     };
-    let for_descriptors = matches!(from, FromText::Keys(part, _) if part.is_of_descriptors());
+    let for_descriptors = matches!(from, PlanSource::Keys { part, .. } if part.is_of_descriptors());
     if draft.rule.is_for_descriptors() != for_descriptors {
         let of = if for_descriptors {
             "descriptors, which this limit is not for"
@@ -142,29 +139,28 @@ fn numbers(
 }
 
 /// Reads `from`; `None` if it is reported as wrong.
-fn from<'a>(
+fn from(
     root: Table<'_>,
-    table: Table<'a>,
+    table: Table<'_>,
+    names: &[Box<str>],
     ipv6_prefix: u8,
     out: &mut Findings<'_>,
-) -> Option<FromText<'a>> {
+) -> Option<PlanSource> {
     if let Some(mut keys) = table.names("from") {
         let (part, plans) = keys.next()?;
-        return from_keys(&part, plans, ipv6_prefix, out);
+        return from_keys(&part, plans, names, ipv6_prefix, out);
     }
     let text = table.text("from")?;
     match KeyPart::parse(text.value) {
-        Ok(KeyPart::Attribute(name)) => Some(FromText::Value(PlanSource::Attribute(name))),
-        Ok(KeyPart::Claim(name)) => {
-            has_tokens(root, &text, out).then_some(FromText::Value(PlanSource::Claim(name)))
-        }
+        Ok(KeyPart::Attribute(name)) => Some(PlanSource::Attribute(name)),
+        Ok(KeyPart::Claim(name)) => has_tokens(root, &text, out).then_some(PlanSource::Claim(name)),
         Ok(part @ KeyPart::Header(_)) if part.is_secret() => no_source(&text, out),
-        Ok(KeyPart::Header(name)) => Some(FromText::Value(PlanSource::Header(name))),
+        Ok(KeyPart::Header(name)) => Some(PlanSource::Header(name)),
         _ => no_source(&text, out),
     }
 }
 
-fn no_source<'a>(text: &At<&str>, out: &mut Findings<'_>) -> Option<FromText<'a>> {
+fn no_source(text: &At<&str>, out: &mut Findings<'_>) -> Option<PlanSource> {
     let message = format!("a plan cannot come from \"{text}\"");
     let label = "expected \"attr:NAME\", \"jwt:NAME\", \"header:NAME\" or a table of keys";
     let help = if !is_word(text.value) || KeyPart::parse(text.value).is_ok() {
@@ -179,13 +175,14 @@ fn no_source<'a>(text: &At<&str>, out: &mut Findings<'_>) -> Option<FromText<'a>
     None
 }
 
-/// Reads `from = { api_key = { acme = "pro" } }`.
-fn from_keys<'a>(
+/// Reads `from = { api_key = { acme = "pro" } }`; warns of plans that no limit names.
+fn from_keys(
     text: &At<&str>,
-    node: &'a SpannedValue<'_>,
+    node: &SpannedValue<'_>,
+    names: &[Box<str>],
     ipv6_prefix: u8,
     out: &mut Findings<'_>,
-) -> Option<FromText<'a>> {
+) -> Option<PlanSource> {
     let part = key_part(text, out)?;
     let depends = matches!(
         part,
@@ -194,37 +191,22 @@ fn from_keys<'a>(
     if depends {
         return no_source(text, out);
     }
-    let keys = node.get_ref().as_table()?;
-    let mut plans = Vec::with_capacity(keys.len());
-    for (key, plan) in keys.iter().take(MAX_PLAN_KEYS) {
-        let at = plan.span();
-        let value = exact_value(&part, &name_of(key), ipv6_prefix, PathCase::default(), out);
-        if let (Some(value), Some(plan)) = (value, plan.get_ref().as_str()) {
-            plans.push((value, At::new(plan, at)));
-        }
-    }
-    Some(FromText::Keys(part, plans))
-}
-
-/// Returns the table of keys by index; warns of plans that no limit names.
-fn keys(
-    part: KeyPart,
-    written: PlanNames<'_>,
-    names: &[Box<str>],
-    out: &mut Findings<'_>,
-) -> PlanSource {
     let mut plans = HashMap::default();
-    for (key, plan) in written {
-        let index = names.iter().position(|known| **known == *plan.value);
-        if index.is_none() {
-            let message = format!("no limit has numbers for the plan `{plan}`");
-            let label = format!("has the numbers of the default plan, `{}`", names[0]);
+    for (key, node) in node.get_ref().as_table()?.iter().take(MAX_PLAN_KEYS) {
+        let value = exact_value(&part, &name_of(key), ipv6_prefix, PathCase::default(), out);
+        let (Some(value), Some(plan)) = (value, node.get_ref().as_str()) else {
+            continue;
+        };
+        let index = names.iter().position(|known| **known == *plan);
+        if let (None, Some(default)) = (index, names.first()) {
+            let message = format!("no limit has numbers for the plan `{}`", shown(plan));
+            let label = format!("has the numbers of the default plan, `{default}`");
             let other = || "add the plan to `plans` of a limit".to_owned();
-            let help = out.meant(plan.value, names.iter().map(|name| &**name), "", other);
-            out.warning(codes::PLAN_UNUSED, plan.at, message, label)
+            let help = out.meant(plan, names.iter().map(|name| &**name), "", other);
+            out.warning(codes::PLAN_UNUSED, node.span(), message, label)
                 .help(help);
         }
-        plans.insert(key, index.unwrap_or_default());
+        plans.insert(value, index.unwrap_or_default());
     }
-    PlanSource::Keys { part, plans }
+    Some(PlanSource::Keys { part, plans })
 }
