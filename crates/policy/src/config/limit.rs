@@ -27,7 +27,7 @@ use ratekeeper_core::{Denials, Limit, LimitId, LimitKeys, Origin, Outage};
 use self::active::{Zones, active};
 use self::alert::alert;
 use self::correction::{correction, is_counted, owing};
-use self::cost::{CostSurroundings, cost};
+use self::cost::{CostSurroundings, cost, settle};
 use self::descriptors::separate;
 use self::refusal::{NamedResponse, Responses};
 use self::requests::{key, missing_key, name, requests};
@@ -122,11 +122,11 @@ pub(super) fn limit<'a>(
         path_case: requests.matcher.path_case,
         files: shared.files,
     };
-    let cost = cost(written, &around, out);
-    let correction = quantity.as_ref().and_then(|quantity| {
-        let estimate = cost.as_ref().and_then(|cost| cost.estimate.as_ref());
-        correction(written, estimate, quantity, out)
-    });
+    let cost = cost(&around, out);
+    let settle = cost.as_ref().and_then(|_| settle(written, out));
+    let correction = quantity
+        .as_ref()
+        .and_then(|quantity| correction(written, settle, quantity, out));
 
     let outage = outage_of(written, &shared.defaults, correction.as_ref(), out);
     let (mut quantity, key, cost, named) = (quantity?, key?, cost?, named?);
@@ -159,7 +159,7 @@ pub(super) fn limit<'a>(
             alert: alert(written),
             key: counted(key),
             missing_key,
-            cost: cost.cost.value,
+            cost: cost.value,
             correction: correction.map(Box::new),
             exemptions: Vec::new(),
             refusal: refusal_of(response, written.number("status"), &shared.defaults),
@@ -186,7 +186,7 @@ pub(super) fn limit<'a>(
         kind: quantity.kind,
         denials,
         quantity_at: quantity.at,
-        cost_at: cost.cost.at,
+        cost_at: cost.at,
     })
 }
 

@@ -5,29 +5,29 @@ use std::ops::Range;
 
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Call, Nanos, Outage};
 
-use super::cost::CostEstimate;
 use crate::config::{
     At, Findings, Quantity, SpannedValue, Table, codes, first_reason, shown, whole,
 };
-use crate::{Correction, ResultSet};
+use crate::{Correction, CostSource, ResultSet};
 
 /// Time within which a report corrects a charge, unless the limit sets another.
 const DEFAULT_WITHIN: Nanos = Nanos::from_secs(120);
 
 /// Reads how reports correct the charges of a limit, if they do and it can be corrected.
-/// `estimate` is set if the cost is an estimate.
+/// `settle` is the place of the actual cost in the response, where the cost is an estimate.
 pub(super) fn correction(
     table: Table<'_>,
-    estimate: Option<&CostEstimate>,
+    settle: Option<CostSource>,
     quantity: &Quantity,
     out: &mut Findings<'_>,
 ) -> Option<Correction> {
     let count = results(table, "count", out);
     let reset_on = results(table, "reset_on", out);
     let within = within(table, out);
+    let estimate = table.table("cost").map(Table::at);
     let fields = [
         ("count", count.as_ref().map(|count| count.at.clone())),
-        ("reserve", estimate.map(|estimate| estimate.at.clone())),
+        ("reserve", estimate.clone()),
         ("reset_on", reset_on.as_ref().map(|reset| reset.at.clone())),
     ];
     let mut corrects = fields
@@ -50,11 +50,11 @@ pub(super) fn correction(
             .help("leave one of them out");
     }
     can_be_corrected(table, first, at, quantity, out);
-    if let Some(CostEstimate { at, .. }) = estimate.filter(|_| quantity.algorithm.bans().is_some())
-    {
+    let is_estimate = estimate.is_some();
+    if let Some(at) = estimate.filter(|_| quantity.algorithm.bans().is_some()) {
         let message = format!("`reserve` of {table} cannot be combined with `ban`");
         let label = "a cost that is owed while the key is banned would be lost";
-        out.error(codes::NOT_CORRECTABLE, at.clone(), message, label)
+        out.error(codes::NOT_CORRECTABLE, at, message, label)
             .help("leave one of them out, or add a second limit with the ban");
     }
     if let (Some(count), Some(reset_on)) = (&count, &reset_on)
@@ -71,8 +71,8 @@ pub(super) fn correction(
     Some(Correction {
         count: count.map(|count| count.value),
         reset_on: reset_on.map(|reset_on| reset_on.value),
-        is_estimate: estimate.is_some(),
-        settle: estimate.and_then(|estimate| estimate.settle.clone()),
+        is_estimate,
+        settle,
         ..Correction::new(within).ok()? // within the bounds of a window
     })
 }

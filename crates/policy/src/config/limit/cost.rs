@@ -1,7 +1,5 @@
 //! Cost: reads `cost`, a number, an attribute, prices, or an estimate.
 
-use std::ops::Range;
-
 use ratekeeper_core::Permits;
 
 use super::requests::matching;
@@ -16,22 +14,6 @@ use crate::{
 /// Maximum number of characters of a field of a response.
 const MAX_FIELD: usize = 128;
 
-/// The cost of a request.
-pub(super) struct CostSpec {
-    /// The range is empty if it is not written.
-    pub(crate) cost: At<Cost>,
-    /// Set if it is an estimate.
-    pub(super) estimate: Option<CostEstimate>,
-}
-
-/// An estimate, and the source of the actual cost.
-pub(super) struct CostEstimate {
-    /// Place of the table.
-    pub(crate) at: Range<usize>,
-    /// `settle`: place of the actual cost in the response.
-    pub(crate) settle: Option<CostSource>,
-}
-
 /// Values of a limit that its cost needs.
 pub(super) struct CostSurroundings<'a> {
     pub(super) limit: Table<'a>,
@@ -40,24 +22,14 @@ pub(super) struct CostSurroundings<'a> {
     pub(super) files: &'a PolicyFiles,
 }
 
-/// Reads `cost`; `None` means refused.
-pub(super) fn cost(
-    table: Table<'_>,
-    around: &CostSurroundings<'_>,
-    out: &mut Findings<'_>,
-) -> Option<CostSpec> {
-    let (cost, estimate) = if let Some(fields) = table.table("cost") {
-        let cost = written(fields, "reserve", around, out)?;
-        let settle = fields.text("settle");
-        let settle = settle.and_then(|text| source(&text, out));
-        let at = fields.at();
-        (cost, Some(CostEstimate { at, settle }))
-    } else if table.has("cost") {
-        (written(table, "cost", around, out)?, None)
-    } else {
-        (At::new(Cost::Request, 0..0), None)
-    };
-    Some(CostSpec { cost, estimate })
+/// Reads `cost`; `None` means refused. The range is empty if it is not written.
+pub(super) fn cost(around: &CostSurroundings<'_>, out: &mut Findings<'_>) -> Option<At<Cost>> {
+    let limit = around.limit;
+    match limit.table("cost") {
+        Some(estimate) => written(estimate, "reserve", around, out),
+        None if limit.has("cost") => written(limit, "cost", around, out),
+        None => Some(At::new(Cost::Request, 0..0)),
+    }
 }
 
 /// Reads a cost in `field`; `None` means refused.
@@ -175,8 +147,9 @@ fn is_attribute(text: &str) -> bool {
     text.len() <= MAX_FIELD && text.starts_with(|c: char| c.is_ascii_alphabetic()) && is_word(text)
 }
 
-/// Reads `settle`: a field or a trailer of a response, or a value of its body.
-fn source(text: &At<&str>, out: &mut Findings<'_>) -> Option<CostSource> {
+/// Reads `settle` of an estimate: a field or a trailer of a response, or a value of its body.
+pub(super) fn settle(limit: Table<'_>, out: &mut Findings<'_>) -> Option<CostSource> {
+    let text = limit.table("cost")?.text("settle")?;
     let of_response = text.value.strip_prefix("response.");
     let named = of_response.and_then(|source| source.split_once(':'));
     let is_name = |name: &str| (1..=MAX_FIELD).contains(&name.len()) && name.bytes().all(is_token);
