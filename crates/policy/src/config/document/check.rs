@@ -117,12 +117,11 @@ impl Findings<'_> {
                     self.not_factor(node, *most, here);
                 }
             }
-            (Shape::Texts(most) | Shape::List(most), DeValue::Array(values)) => {
-                self.list(node, values, *most, |value| value.is_str(), here);
-            }
-            (Shape::Numbers(most), DeValue::Array(values)) => {
-                let accepts = |value: &DeValue<'_>| value.is_str() || value.is_integer();
-                self.list(node, values, *most, accepts, here);
+            (
+                Shape::Texts(most) | Shape::List(most) | Shape::Numbers(most),
+                DeValue::Array(values),
+            ) => {
+                self.list(node, values, *most, shape, here);
             }
             (Shape::Values(of, most), DeValue::Array(values)) => {
                 self.empty_list(node, values.len(), here);
@@ -160,17 +159,19 @@ impl Findings<'_> {
         }
     }
 
-    /// Checks a list of at most `most` values that are accepted.
+    /// Checks a list of at most `most` strings, or numbers where the shape has these.
     fn list(
         &mut self,
         node: &SpannedValue<'_>,
         values: &[SpannedValue<'_>],
         most: usize,
-        accepts: fn(&DeValue<'_>) -> bool,
+        shape: &Shape,
         here: Here<'_>,
     ) {
         self.empty_list(node, values.len(), here);
         self.too_many(node, values.len(), most, here);
+        let takes_numbers = matches!(shape, Shape::Numbers(_));
+        let accepts = |value: &DeValue<'_>| value.is_str() || takes_numbers && value.is_integer();
         let values = values.iter().take(most);
         for value in values.filter(|value| !accepts(value.get_ref())) {
             let message = format!("{here} must hold strings, not {}", a_type(value));
