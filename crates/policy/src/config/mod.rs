@@ -244,7 +244,7 @@ fn policy(
     limit::rollout::candidates(&mut drafts, &variants, out);
     let asks_for_claims = settings::jwt::required(root, &settings, &drafts, out);
     let plans = variants::plan::plans(root, prefix, &mut variants, &mut drafts, out);
-    let names = shared.names.keys().copied();
+    let names = &shared.names;
     let mut overrides = OverrideReader::new(prefix, unix_nanos, &mut variants, &mut drafts, names);
     overrides.tables(root, OverridePlace::Policy, &mut lines, out);
     variants::overrides_file::read(root, files, &mut overrides, out);

@@ -1,7 +1,7 @@
 //! Overrides: `[[override]]`, other numbers for single keys of a limit.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ pub(crate) struct OverrideReader<'r, 'a> {
     unix_nanos: Option<u64>,
     /// Limits by name.
     names: BTreeMap<Arc<str>, usize>,
-    /// Names of limits with errors.
-    refused: HashSet<Box<str>>,
+    /// Names of all limits, those with errors too.
+    written: &'r HashMap<&'a str, Range<usize>>,
     /// By limit.
     found: Vec<Overrides>,
     ended: EndedOverrides,
@@ -121,20 +121,18 @@ pub(super) fn written<'t>(
 
 impl<'r, 'a> OverrideReader<'r, 'a> {
     /// `written` has the names of all limits, those with errors too.
-    pub(crate) fn new<'n>(
+    pub(crate) fn new(
         ipv6_prefix: u8,
         unix_nanos: Option<u64>,
         numbers: &'r mut VariantReader<'a>,
         drafts: &'r mut [Draft<'a>],
-        written: impl Iterator<Item = &'n str>,
+        written: &'r HashMap<&'a str, Range<usize>>,
     ) -> Self {
-        let names = by_name(drafts);
-        let refused = written.filter(|name| !names.contains_key(*name));
         Self {
-            refused: refused.map(Into::into).collect(),
+            written,
             ipv6_prefix,
             unix_nanos,
-            names,
+            names: by_name(drafts),
             found: vec![Overrides::default(); drafts.len()],
             drafts,
             numbers,
@@ -180,7 +178,7 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
         if let Some(index) = self.names.get(name.value) {
             return Some(*index);
         }
-        if !self.refused.contains(name.value) {
+        if !self.written.contains_key(name.value) {
             let known = self.names.keys().map(|name| &**name);
             let help = "write the name of a [[limit]] of the policy";
             let missing = Reason::new("not found in the policy", help);
