@@ -54,6 +54,23 @@ for file in completions/ratekeeper.bash completions/_ratekeeper completions/rate
     completions/_ratekeeper.ps1 man/ratekeeper-run.1 sbom.cdx.json THIRD-PARTY.txt LICENSE-MIT; do
     [[ -s $work/archive/$file ]] || { echo "the archive has no $file"; exit 1; }
 done
+if [[ $cpu == "$(uname --machine)" ]]; then
+    # The commands of the guide, one after the other: the last of six log-ins is refused.
+    mkdir "$work/typed"
+    cp "$out"/ratekeeper-*-"$cpu"-linux.tar.gz "$work/typed"
+    mapfile -t lines < <(sed --quiet '/^- \*\*archive/,/^- \*\*Debian/{/Debian/!p}' docs/guide/deploy.md \
+        | grep --only-matching '`[^`]*`' | tr --delete '`')
+    (
+        cd "$work/typed"
+        for line in "${lines[@]}"; do
+            eval "$line" || true
+            [[ $line != *'&' ]] || timeout 20 bash -c 'until ./ratekeeper health; do sleep 0.1; done'
+        done
+        kill -TERM $!
+        wait
+    ) > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+    [[ $(grep --count '^denied' "$work/log") == 1 ]] || { cat "$work/log"; exit 1; }
+fi
 page=$(within "$work/archive" 65534:65534 /ratekeeper help jitter | sed -n 's/^more: \([^#]*\).*/\1/p')
 [[ -f $work/archive/$page ]] || { echo "the archive has no $page, which help names"; exit 1; }
 bash -n "$work/archive/completions/ratekeeper.bash"
