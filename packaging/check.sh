@@ -78,7 +78,11 @@ man --warnings=all --local-file "$work/archive/man/ratekeeper-run.1" > /dev/null
 
 mkdir "$work/layout"
 tar --extract --file "$out"/ratekeeper-*-"$cpu".oci.tar.gz --directory="$work/layout"
-umoci --log=error unpack --image "$work/layout:$(umoci ls --layout "$work/layout")" "$work/bundle"
+name=$(umoci ls --layout "$work/layout")
+for file in packaging/image/{compose,kubernetes}.yaml docs/guide/deploy.md; do
+    grep --quiet --fixed-strings "$name" "$file" || { echo "$file does not name the image $name"; exit 1; }
+done
+umoci --log=error unpack --image "$work/layout:$name" "$work/bundle"
 image=$work/bundle/rootfs
 within "$image" 0:0 /usr/bin/ratekeeper --version > /dev/null # brings the emulator
 mount --bind "$image" "$image"

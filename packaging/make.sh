@@ -49,13 +49,13 @@ install -D --mode=644 packaging/image/ratekeeper.toml "$layer/etc/ratekeeper/rat
 install -D --mode=644 /etc/ssl/certs/ca-certificates.crt "$layer/etc/ssl/certs/ca-certificates.crt"
 install -D --mode=644 --target-directory="$layer/usr/share/doc/ratekeeper" LICENSE-* "$INVENTORY/THIRD-PARTY.txt"
 settle "$layer"
-layout=$out/tree/image created=$(date --utc --date="@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
+layout=$out/tree/image image=$out/tree/image:ratekeeper:$version created=$(date --utc --date="@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
 umoci init --layout "$layout"
-umoci new --image "$layout:$version"
+umoci new --image "$image"
 for part in usr etc; do
-    umoci insert --history.created "$created" --image "$layout:$version" "$layer/$part" "/$part"
+    umoci insert --history.created "$created" --image "$image" "$layer/$part" "/$part"
 done
-umoci config --history.created "$created" --image "$layout:$version" --created "$created" \
+umoci config --history.created "$created" --image "$image" --created "$created" \
     --architecture "$debian" --os linux --config.user 65532:65532 \
     --config.entrypoint /usr/bin/ratekeeper --config.cmd run --config.cmd /etc/ratekeeper/ratekeeper.toml \
     --config.exposedports 8080/tcp --config.label org.opencontainers.image.version="$version"
