@@ -17,7 +17,7 @@ const PERIODS: [(&str, &[&str]); 4] = [
     ("day", &["day", "1 d", "24h"]),
 ];
 
-/// Returns the policies of the examples and the starter, with its comments of further limits as limits.
+/// Returns the policies of the examples and each starter, with its comments of further limits as limits.
 fn shipped() -> Vec<(String, String)> {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let examples = std::fs::read_dir(root.join("examples/policies")).expect("the examples");
@@ -31,20 +31,27 @@ fn shipped() -> Vec<(String, String)> {
         .iter()
         .map(|path| (path.display().to_string(), read(path)))
         .collect();
-    let desk = Desk::new();
-    desk.run(&["init", "starter.toml"]);
-    let starter = read(&desk.path().join("starter.toml"));
-    let (limits, more) = starter
-        .split_once("commented out:\n#\n")
-        .expect("the starter has more limits in comments");
-    let more = more
-        .lines()
-        .map(|line| line.trim_start_matches("# ").trim_start_matches('#'));
-    let more: Vec<_> = more.collect();
-    texts.push((
-        "the starter".into(),
-        format!("{limits}\n{}\n", more.join("\n")),
-    ));
+    let variants: [&[&str]; 3] = [
+        &["init"],
+        &["init", "--upstream", "127.0.0.1:3000"],
+        &["init", "--for", "nginx"],
+    ];
+    for arguments in variants {
+        let desk = Desk::new();
+        desk.run(arguments);
+        let starter = read(&desk.path().join("ratekeeper.toml"));
+        let (limits, more) = starter
+            .split_once("commented out:\n#\n")
+            .expect("the starter has more limits in comments");
+        let more = more
+            .lines()
+            .map(|line| line.trim_start_matches("# ").trim_start_matches('#'));
+        let more: Vec<_> = more.collect();
+        texts.push((
+            arguments.join(" "),
+            format!("{limits}\n{}\n", more.join("\n")),
+        ));
+    }
     texts
 }
 
@@ -84,6 +91,7 @@ fn each_number_in_a_comment_is_of_the_policy() {
     for (name, text) in shipped() {
         let desk = Desk::new().with("ratekeeper.toml", &text);
         let told = desk.terminal(&[&["explain"]]).replace(',', "");
+        assert!(told.ends_with("[exit 0]\n\n"), "{name}: {told}");
         let code = text
             .lines()
             .map(|line| line.split('#').next().unwrap_or_default());
