@@ -251,9 +251,7 @@ fn policy(
     overrides.install();
     let open = OpenListeners::of(context.listeners, &settings);
     let visitors = Visitors::read(root, &client_ip, open, out);
-    if open.proxy && !open.callers {
-        lints::visitors::unreceived(&drafts, &exemptions, plans.as_ref(), root, out);
-    }
+    lints::visitors::unreceived(open, &drafts, &exemptions, plans.as_ref(), root, out);
     lints::impossible(&drafts, &settings, out);
     if out.has_errors() {
         return None;

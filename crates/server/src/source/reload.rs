@@ -413,7 +413,13 @@ mod tests {
             (&[], None, proxy, "RK0234", "warning[RK0314]:"),
             (&["http=127.0.0.1:1"], app, "", "", "warning[RK0314]:"),
             (&["http=127.0.0.1:1"], None, proxy, "", "warning[RK0314]:"),
-            (&["grpc=127.0.0.1:1"], None, proxy, "", "warning[RK0314]:"),
+            (
+                &["grpc=127.0.0.1:1"],
+                None,
+                proxy,
+                "RK0234",
+                "warning[RK0314]:",
+            ),
             (&["http=off"], None, both, "RK0234", "warning[RK0314]:"),
             (&["proxy=off"], None, proxy, "", ""),
             (

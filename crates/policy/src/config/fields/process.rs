@@ -17,7 +17,7 @@ fields! {
         optional admin: address(9090), "\"127.0.0.1:9090\"",
             "Listener of metrics, health, keys and reload, as `http`.";
         optional grpc: address(8081), "\"127.0.0.1:8081\"",
-            "Listener of gRPC, for Envoy and for programs: as `http`, or \"off\" (default).";
+            "Listener of Envoy's rate limit service, over gRPC: as `http`, or \"off\" (default).";
         optional proxy: Table(&PROXY), "{ upstream = \"http://127.0.0.1:3000\" }",
             "Listener that limits requests and forwards them to an upstream.";
         optional admin_writes: Word(&["token", "open"]), "\"open\"",

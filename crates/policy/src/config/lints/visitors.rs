@@ -63,9 +63,11 @@ const SECRET: usize = 16;
 #[derive(Clone, Copy)]
 pub(crate) struct OpenListeners {
     /// The gateway.
-    pub(crate) proxy: bool,
-    /// Those of applications and of Envoy.
-    pub(crate) callers: bool,
+    proxy: bool,
+    /// The check API, which takes attributes, descriptors and outcomes.
+    http: bool,
+    /// Envoy's rate limit service, which takes descriptors.
+    grpc: bool,
 }
 
 impl OpenListeners {
@@ -81,9 +83,31 @@ impl OpenListeners {
         let serves_envoy = settings.envoy_files.config.is_some();
         Self {
             proxy,
-            callers: is_on(listeners.http, listen.http.as_deref(), !proxy)
-                || is_on(listeners.grpc, listen.grpc.as_deref(), serves_envoy),
+            http: is_on(listeners.http, listen.http.as_deref(), !proxy),
+            grpc: is_on(listeners.grpc, listen.grpc.as_deref(), serves_envoy),
         }
+    }
+
+    /// Returns the first key part whose values no listener receives.
+    fn lacked_part<'p>(self, parts: impl IntoIterator<Item = &'p KeyPart>) -> Option<String> {
+        let is_lacked = |part: &&KeyPart| match part {
+            KeyPart::Attribute(_) => true,
+            _ => part.is_of_descriptors() && !self.grpc,
+        };
+        parts.into_iter().find(is_lacked).map(ToString::to_string)
+    }
+
+    /// Returns the first such field that a request must have.
+    fn lacked_field(self, matcher: &Matcher) -> Option<String> {
+        let mut fields = matcher.fields.iter();
+        let field = fields.find(|(field, patterns)| {
+            let is_lacked = match field {
+                Field::Attribute(_) => true,
+                _ => field.is_of_descriptors() && !self.grpc,
+            };
+            is_lacked && patterns.iter().any(|pattern| !pattern.negated)
+        });
+        field.map(|(field, _)| field.to_string())
     }
 }
 
@@ -268,33 +292,40 @@ pub(crate) fn formless(draft: &Draft<'_>, out: &mut Findings<'_>) {
     }
 }
 
-/// Reports limits, exemptions and plans by values that only callers of the check API send, if the
-/// gateway alone listens.
+/// Reports limits, exemptions and plans by values that no listener receives.
 pub(crate) fn unreceived(
+    open: OpenListeners,
     drafts: &[Draft<'_>],
     exemptions: &[At<Arc<Exemption>>],
     plans: Option<&Plans>,
     root: Table<'_>,
     out: &mut Findings<'_>,
 ) {
+    if open.http || !(open.proxy || open.grpc) {
+        return;
+    }
     let mut report = |what: &str, value: String, at: Range<usize>| {
         let message = format!("{what} needs `{value}`, which no listener receives");
-        let (label, instead) = match &*value {
-            "outcome" => ("only `POST /v1/report` sends it", "`status` in its place"),
-            _ => (
-                "only callers of the check API and of gRPC send it",
-                "a value of the request, such as \"header:x-user\"",
+        let of_request = "a value of the request, such as \"header:x-user\"";
+        let (label, instead, listener) = match &*value {
+            "outcome" => (
+                "only `POST /v1/report` sends it",
+                "`status` in its place",
+                "http",
             ),
+            // `domain`, `descriptor.X`, `descriptor:X`
+            _ if value.starts_with('d') => ("only Envoy sends it", of_request, "grpc"),
+            _ => ("only callers of the check API send it", of_request, "http"),
         };
         out.error(codes::UNRECEIVED, at, message, label)
             .help(format!(
-                "write {instead}; or add the listener of your callers: http = \"127.0.0.1:8081\" \
-                 in [listen]"
+                "write {instead}; or add the listener of your callers: {listener} = \
+                 \"127.0.0.1:8081\" in [listen]"
             ));
     };
     let from = plans.and_then(|plans| match &plans.from {
         PlanSource::Attribute(name) => Some(format!("attr:{name}")),
-        PlanSource::Keys { part, .. } => sent_part([part]),
+        PlanSource::Keys { part, .. } => open.lacked_part([part]),
         PlanSource::Header(_) | PlanSource::Claim(_) => None,
     });
     if let Some(value) = from {
@@ -302,7 +333,7 @@ pub(crate) fn unreceived(
         report("[plan]", value, at.unwrap_or_default());
     }
     for (number, exemption) in (1..).zip(exemptions) {
-        if let Some(value) = sent_field(&exemption.value.matcher) {
+        if let Some(value) = open.lacked_field(&exemption.value.matcher) {
             report(&format!("exempt {number}"), value, exemption.at.clone());
         }
     }
@@ -314,12 +345,12 @@ pub(crate) fn unreceived(
         };
         let stand_in = table
             .has("missing_key")
-            .then(|| sent_part(rule.counted_parts()));
+            .then(|| open.lacked_part(rule.counted_parts()));
         let extra = draft.extra.iter().flat_map(|extra| &extra.rule.key);
         let priority = rule
             .priority
             .as_ref()
-            .and_then(|it| sent_field(&it.matcher));
+            .and_then(|it| open.lacked_field(&it.matcher));
         let day = rule.variants.day_attribute();
         // The gateway itself reports statuses.
         let outcome = |field| {
@@ -327,10 +358,10 @@ pub(crate) fn unreceived(
             (!results.has("status")).then(|| "outcome".to_owned())
         };
         let first = [
-            (sent_part(&rule.key), table.place("key")),
-            (sent_field(&rule.matcher), table.place("match")),
+            (open.lacked_part(&rule.key), table.place("key")),
+            (open.lacked_field(&rule.matcher), table.place("match")),
             (cost, draft.cost_at.clone()),
-            (sent_part(extra), table.place("distinct")),
+            (open.lacked_part(extra), table.place("distinct")),
             (stand_in.flatten(), table.place("missing_key")),
             (priority, table.place("priority")),
             (
@@ -344,20 +375,4 @@ pub(crate) fn unreceived(
             report(&draft.to_string(), value, at);
         }
     }
-}
-
-/// Returns the first key part that only callers of the check API and of gRPC send.
-fn sent_part<'p>(parts: impl IntoIterator<Item = &'p KeyPart>) -> Option<String> {
-    let is_sent = |part: &&KeyPart| matches!(part, KeyPart::Attribute(_) | KeyPart::Descriptor(_));
-    parts.into_iter().find(is_sent).map(ToString::to_string)
-}
-
-/// Returns the first field that a request must have, and that only such callers send.
-fn sent_field(matcher: &Matcher) -> Option<String> {
-    let mut fields = matcher.fields.iter();
-    let field = fields.find(|(field, patterns)| {
-        let is_sent = matches!(field, Field::Attribute(_)) || field.is_of_descriptors();
-        is_sent && patterns.iter().any(|pattern| !pattern.negated)
-    });
-    field.map(|(field, _)| field.to_string())
 }
