@@ -1,6 +1,7 @@
 //! Lints: policies that run but are probably not as intended.
 
 pub(super) mod unmatched;
+pub(super) mod unreceived;
 pub(super) mod visitors;
 
 use std::collections::HashMap;

@@ -63,7 +63,8 @@ use self::document::syntax;
 use self::fields::POLICY;
 use self::limit::FileContext;
 use self::limit::draft::Draft;
-use self::lints::visitors::{OpenListeners, Visitors};
+use self::lints::unreceived::{OpenListeners, unreceived};
+use self::lints::visitors::Visitors;
 use self::quantity::Quantity;
 use self::quantity::unit::Conversions;
 use self::reason::{Reason, first_reason, is_word};
@@ -251,7 +252,7 @@ fn policy(
     overrides.install();
     let open = OpenListeners::of(context.listeners, &settings);
     let visitors = Visitors::read(root, &client_ip, open, out);
-    lints::visitors::unreceived(open, &drafts, &exemptions, plans.as_ref(), root, out);
+    unreceived(open, &drafts, &exemptions, plans.as_ref(), root, out);
     lints::impossible(&drafts, &settings, out);
     if out.has_errors() {
         return None;
