@@ -120,14 +120,29 @@ impl Visitors {
                 let at = draft.table.place("priority");
                 warn(&what, &field.to_string(), at, out);
             }
+            if let Some(field) = self.left(draft, drafts) {
+                let what = format!("the `match` of {draft}");
+                warn(&what, &field.to_string(), draft.table.place("match"), out);
+            }
+            let replaced = draft.rule.replaces.iter();
+            let mut replaced = replaced.filter_map(|index| drafts.get(*index as usize));
+            if let Some(field) = self.chosen(&draft.rule.matcher)
+                && replaced.any(|other| !super::counts_less(draft, other))
+            {
+                let what = format!("`replaces` of {draft}");
+                let at = draft.table.place("replaces");
+                warn(&what, &field.to_string(), at, out);
+            }
             let mut parts = draft.rule.key.iter();
             let new_each_time = parts.find(|part| {
                 let is_new = |name: &String| OF_REQUESTS.contains(&name.as_str());
                 matches!(part, KeyPart::Header(name) if is_new(name)) && self.sends_part(part)
             });
             if let Some(part) = new_each_time {
-                let what = format!("the key of {draft}");
-                warn(&what, &part.to_string(), draft.table.place("key"), out);
+                let message = format!("{draft} counts by `{part}`, which may be new each time");
+                let label = "with another value in each request, no request is refused";
+                out.warning(codes::VISITORS, draft.table.place("key"), message, label)
+                    .help(format!("leave \"{part}\" out of `key`"));
             }
         }
     }
@@ -135,23 +150,44 @@ impl Visitors {
     /// Returns a field by which a visitor decides whether requests match: nothing else limits them
     /// to one path or to some clients.
     fn chosen<'m>(&self, matcher: &'m Matcher) -> Option<&'m Field> {
-        let is_exact = |pattern: &Pattern| !pattern.text().contains(['*', '{']);
-        let is_fixed = matcher.fields.iter().any(|(field, patterns)| match field {
-            Field::Path => patterns.iter().all(is_exact),
-            Field::Method | Field::Host => false,
-            Field::Query(_) | Field::Header(_) | Field::Cookie(_) => {
-                let is_secret = |it: &Pattern| is_exact(it) && it.text().len() >= SECRET;
-                patterns.iter().all(|it| !it.negated && is_secret(it))
-            }
-            _ => true,
+        let is_fixed = matcher.fields.iter().any(|(field, patterns)| {
+            let mut wanted = patterns.iter().filter(|it| !it.negated).peekable();
+            wanted.peek().is_some()
+                && match field {
+                    Field::Path => wanted.all(is_exact),
+                    Field::Method | Field::Host => false,
+                    Field::Query(_) | Field::Header(_) | Field::Cookie(_) => {
+                        !self.sends(field) || wanted.all(is_secret)
+                    }
+                    _ => true,
+                }
         });
         let mut fields = matcher.fields.iter().map(|(field, _)| field);
-        fields.find(|field| match field {
-            _ if is_fixed => false,
-            Field::Header(name) => self.sends_part(&KeyPart::Header(name.clone())),
+        fields.find(|field| !is_fixed && self.sends(field))
+    }
+
+    /// Returns a field of which a value, and no secret, takes a request out of a limit, if no other
+    /// limit is for requests with a value of it.
+    fn left<'d>(&self, draft: &'d Draft<'_>, drafts: &[Draft<'_>]) -> Option<&'d Field> {
+        let mut fields = draft.rule.matcher.fields.iter();
+        let left = fields.find(|(field, patterns)| {
+            let leaves = |it: &Pattern| it.negated && it.text() != "*" && !is_secret(it);
+            let is_met = |other: &Draft<'_>| {
+                let mut fields = other.rule.matcher.fields.iter();
+                fields.any(|(own, values)| own == field && values.iter().any(|it| !it.negated))
+            };
+            self.sends(field) && patterns.iter().all(leaves) && !drafts.iter().any(is_met)
+        });
+        left.map(|(field, _)| field)
+    }
+
+    /// Returns true for a field of which visitors send the value.
+    fn sends(&self, field: &Field) -> bool {
+        match field {
+            Field::Header(name) => !self.trusted.contains(name),
             Field::Query(_) | Field::Cookie(_) => true,
             _ => false,
-        })
+        }
     }
 
     /// Returns true for a value that visitors send, and that is no secret.
@@ -162,6 +198,15 @@ impl Visitors {
             _ => false,
         }
     }
+}
+
+fn is_exact(pattern: &Pattern) -> bool {
+    !pattern.text().contains(['*', '{'])
+}
+
+/// Returns true for a text that no visitor guesses.
+fn is_secret(pattern: &Pattern) -> bool {
+    is_exact(pattern) && pattern.text().len() >= SECRET
 }
 
 fn warn(what: &str, value: &str, at: Range<usize>, out: &mut Findings<'_>) {
