@@ -17,7 +17,9 @@ use crate::config::limit::requests::{name, requests};
 use crate::config::{
     Draft, Findings, PolicyFiles, Reason, Table, codes, first_reason, is_excluded, shown,
 };
-use crate::{AdaptiveBounds, PathCase, Route, Settings, UpstreamUrl};
+use crate::{
+    AdaptiveBounds, Facts, Field, Matcher, PathCase, Pattern, Route, Settings, UpstreamUrl,
+};
 
 /// Reads `[[listen.proxy.route]]`; `usual` has the values of a route without its own.
 pub(super) fn routes(
@@ -49,13 +51,18 @@ pub(super) fn routes(
             continue;
         }
         let takes_all = |route: &&Route| {
-            let matcher = route.matcher.as_ref();
-            matcher.is_some_and(|it| !it.fields.is_empty() && it.matches_all())
+            let both = route.matcher.as_ref().zip(matcher.as_ref());
+            both.is_some_and(|(first, next)| {
+                let is_any = !first.fields.is_empty() && first.matches_all();
+                is_any || has_paths_of(first, next)
+            })
         };
-        let first = routes.iter().find(takes_all).filter(|_| has_match);
-        if let Some(first) = first {
+        if let Some(first) = routes.iter().find(takes_all) {
             let message = format!("no request reaches the route `{}`", named.value);
-            let label = format!("route `{}` above it matches every request", first.name);
+            let label = format!(
+                "route `{}` above it matches all of its requests",
+                first.name
+            );
             out.warning(codes::ROUTE, table.place("match"), message, label)
                 .help("move it up: the first route that matches receives the request");
         }
@@ -68,6 +75,26 @@ pub(super) fn routes(
         });
     }
     routes
+}
+
+/// Returns true if `first` is for paths alone, and for all of `next`. Paths with `**` in `next` are
+/// not compared.
+fn has_paths_of(first: &Matcher, next: &Matcher) -> bool {
+    let [(Field::Path, own)] = &first.fields[..] else {
+        return false;
+    };
+    let is_taken = |it: &Pattern| {
+        let path = it.text();
+        let of_path = Facts {
+            path,
+            ..Facts::default()
+        };
+        !it.negated && !path.contains("**") && first.matches(&of_path)
+    };
+    let mut fields = next.fields.iter();
+    first.path_case == next.path_case
+        && own.iter().all(|it| !it.negated)
+        && fields.any(|(field, paths)| *field == Field::Path && paths.iter().all(is_taken))
 }
 
 /// Reads `upstream`; `None` if an address is refused.
