@@ -15,6 +15,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ratekeeper_core::{Charge, Key, KeyBuilder, LeaseId};
 
 /// Version of the layout.
@@ -138,60 +140,15 @@ pub(crate) fn is_whole(key: &[u8]) -> bool {
     again == key
 }
 
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
 /// Encodes bytes in base64 for URLs.
 pub(crate) fn encoded(bytes: &[u8]) -> String {
-    encoded_in(DIGITS, bytes)
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Encodes bytes in base64 with these digits, without padding.
-pub(crate) fn encoded_in(digits: &[u8; 64], bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let mut three = [0; 3];
-        three[..group.len()].copy_from_slice(group);
-        let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
-        for at in 0..=group.len() {
-            let digit = bits >> (18 - 6 * at) & 63;
-            text.push(char::from(digits[digit as usize]));
-        }
-    }
-    text
-}
-
-/// Returns `None` for any text that [`encoded`] never writes, or of more than `most` characters.
+/// Returns the bytes of a base64url text of at most `most` characters, exactly as it is written.
 pub(crate) fn decoded(text: &str, most: usize) -> Option<Vec<u8>> {
-    if text.len() > most {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
-    for group in text.as_bytes().chunks(4) {
-        let mut bits = 0;
-        for &digit in group {
-            bits = bits << 6 | value(digit)?;
-        }
-        bits <<= 6 * (4 - group.len());
-        let [_, three @ ..] = bits.to_be_bytes();
-        let (whole, rest) = three.split_at(group.len() - 1);
-        // One digit alone holds no byte, and the remaining bits must be zero.
-        if whole.is_empty() || rest.iter().any(|&byte| byte != 0) {
-            return None;
-        }
-        bytes.extend_from_slice(whole);
-    }
-    Some(bytes)
-}
-
-fn value(digit: u8) -> Option<u32> {
-    Some(match digit {
-        b'A'..=b'Z' => u32::from(digit - b'A'),
-        b'a'..=b'z' => u32::from(digit - b'a') + 26,
-        b'0'..=b'9' => u32::from(digit - b'0') + 52,
-        b'-' => 62,
-        b'_' => 63,
-        _ => return None,
-    })
+    let text = Some(text).filter(|text| text.len() <= most)?;
+    URL_SAFE_NO_PAD.decode(text).ok()
 }
 
 #[cfg(test)]

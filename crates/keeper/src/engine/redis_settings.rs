@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use ratekeeper_policy::{NodeName, RedisSettings, Secret, StoreTls};
 use ratekeeper_store::{
     RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisTls, StoreError,
@@ -173,6 +174,7 @@ fn read(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
 
 /// Returns the URL with the login and database of the policy.
 fn full(url: &str, login: Option<&(String, String)>, database: u16) -> String {
+    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let encoded = login.map(|(username, password)| (encode(username), encode(password)));
     if let Some(socket) = url.strip_prefix("unix://") {
         let mut full = format!("unix://{socket}?db={database}");
@@ -189,19 +191,6 @@ fn full(url: &str, login: Option<&(String, String)>, database: u16) -> String {
         format!("{username}:{password}@")
     });
     format!("{scheme}://{login}{address}/{database}")
-}
-
-/// Percent-encodes everything except letters and digits (RFC 3986, section 2.1).
-fn encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}"); // a string takes everything
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]

@@ -14,12 +14,14 @@
 //! * Source: the gRPC authors, "gRPC over HTTP2" (2015), for binary headers in base64 without
 //!   padding; Google, `google/rpc/error_details.proto` (2016).
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use ratekeeper_core::Nanos;
 
 use super::denial::Denial;
 use super::key_source::no_key::NoKey;
-use crate::permit::encoded_in;
 
 const INVALID_ARGUMENT: u8 = 3;
 const DEADLINE_EXCEEDED: u8 = 4;
@@ -32,7 +34,8 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const GRPC: &[u8] = b"application/grpc";
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// Everything but printable ASCII, and the percent sign.
+const PERCENT_ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// Returns the content type of the response, if this is a request of gRPC or gRPC-Web.
 pub(super) fn content_type(headers: &HeaderMap) -> Option<HeaderValue> {
@@ -85,7 +88,8 @@ pub fn grpc_failure(request: &HeaderMap, status: u16, message: &str) -> Option<R
 fn put_code(headers: &mut HeaderMap, code: u8, message: &str) {
     headers.insert(GRPC_STATUS, HeaderValue::from(u16::from(code)));
     // Printable ASCII, so it cannot fail.
-    if let Ok(text) = HeaderValue::try_from(percent_encoded(message)) {
+    let text = utf8_percent_encode(message, PERCENT_ENCODED).to_string();
+    if let Ok(text) = HeaderValue::try_from(text) {
         headers.insert(GRPC_MESSAGE, text);
     }
 }
@@ -104,11 +108,9 @@ pub(super) fn put_status(headers: &mut HeaderMap, denial: &Denial) {
     };
     put_code(headers, code, &message);
     // Printable ASCII too.
-    if let Some(wait) = denial.retry_after()
-        && let Ok(text) =
-            HeaderValue::try_from(encoded_in(DIGITS, &status(code, &message, wait.into())))
-    {
-        headers.insert(GRPC_DETAILS, text);
+    if let Some(wait) = denial.retry_after() {
+        let details = STANDARD_NO_PAD.encode(status(code, &message, wait.into()));
+        headers.extend(HeaderValue::try_from(details).map(|text| (GRPC_DETAILS, text)));
     }
 }
 
@@ -156,21 +158,6 @@ fn put_varint(out: &mut Vec<u8>, mut number: u64) {
         }
         out.push(seven | 128);
     }
-}
-
-/// Encodes everything but printable ASCII as `%XX`, and the percent sign too.
-fn percent_encoded(text: &str) -> String {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if matches!(byte, b' '..=b'~') && byte != b'%' {
-            encoded.push(char::from(byte));
-        } else {
-            let [high, low] = [byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]);
-            encoded.extend(['%', char::from(high), char::from(low)]);
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]
@@ -227,7 +214,8 @@ mod tests {
             ("a b~", "a b~"),
             ("100%\n\u{e9}", "100%25%0A%C3%A9"),
         ] {
-            assert_eq!(percent_encoded(text), expected);
+            let encoded = utf8_percent_encode(text, PERCENT_ENCODED);
+            assert_eq!(encoded.to_string(), expected);
         }
     }
 }
