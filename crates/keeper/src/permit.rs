@@ -50,16 +50,9 @@ pub struct Permit {
 /// use ratekeeper::{NoPermit, Permit};
 /// assert_eq!("4711".parse::<Permit>(), Err(NoPermit));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not a permit id that /v1/acquire returned")]
 pub struct NoPermit;
-
-impl fmt::Display for NoPermit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a permit id that /v1/acquire returned")
-    }
-}
-
-impl std::error::Error for NoPermit {}
 
 impl Permit {
     /// A permit of the limit `limit`, for `key`, under the name `lease`.

@@ -90,16 +90,9 @@ pub(crate) struct MadeCharge {
 /// use ratekeeper::{DecisionId, NoDecisionId};
 /// assert_eq!("4711".parse::<DecisionId>(), Err(NoDecisionId));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not a decision id that a check returned")]
 pub struct NoDecisionId;
-
-impl fmt::Display for NoDecisionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a decision id that a check returned")
-    }
-}
-
-impl std::error::Error for NoDecisionId {}
 
 impl DecisionId {
     /// Returns the id of `charges`, made at `made`, and the limit of its record, the one with the

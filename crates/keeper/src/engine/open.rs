@@ -5,7 +5,6 @@
 //!   [store.redis]    counters in Redis; while it fails, what each limit chose
 //! ```
 
-use std::fmt;
 use std::path::Path;
 
 use ratekeeper_store::{AnyStore, Fallback, RedisStore, StoreError};
@@ -22,10 +21,11 @@ use crate::{Clock, Keeper, SystemClock, redis_config};
 /// };
 /// assert!(findings.contains("--> policy:3:1"), "{findings}");
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The file cannot be read.
+    #[error("the policy `{path}` cannot be read: {reason}")]
     Unreadable {
         /// Its path.
         path: String,
@@ -33,24 +33,12 @@ pub enum OpenError {
         reason: String,
     },
     /// The policy has errors: all are listed, each with its line and a hint.
+    #[error("{}", .0.trim_end())]
     Invalid(String),
     /// Its store is misconfigured: a password, a certificate, an address.
+    #[error(transparent)]
     Store(StoreError),
 }
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, reason } => {
-                write!(f, "the policy `{path}` cannot be read: {reason}")
-            }
-            Self::Invalid(findings) => f.write_str(findings.trim_end()),
-            Self::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
 
 impl Keeper<AnyStore, SystemClock> {
     /// Creates a keeper of the policy in `text`, with its counters in the policy's store: in the

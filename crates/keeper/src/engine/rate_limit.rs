@@ -8,8 +8,6 @@
 //! that is not all or none. With the setting `stop_increment`, all descriptors are looked at before
 //! they are counted; another call may come in between.
 
-use std::fmt;
-
 use ratekeeper_policy::envoy::{EnvoyAnswer, EnvoyCall, EnvoyCallError, EnvoyConfig};
 use ratekeeper_store::{Store, StoreError};
 
@@ -88,34 +86,13 @@ impl<S: Store, C: Clock> Keeper<S, C> {
 /// let error = RateLimitError::from(StoreError::Unavailable("it is away".into()));
 /// assert!(error.to_string().contains("it is away"));
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RateLimitError {
     /// The call is invalid.
-    Call(EnvoyCallError),
+    #[error(transparent)]
+    Call(#[from] EnvoyCallError),
     /// The store cannot answer.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
-
-impl From<EnvoyCallError> for RateLimitError {
-    fn from(error: EnvoyCallError) -> Self {
-        Self::Call(error)
-    }
-}
-
-impl From<StoreError> for RateLimitError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl fmt::Display for RateLimitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Call(error) => error.fmt(f),
-            Self::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for RateLimitError {}

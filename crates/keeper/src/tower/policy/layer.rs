@@ -1,6 +1,5 @@
 //! Layer: the limits of a policy in front of a service, also from a text in one call.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::Path;
@@ -124,10 +123,11 @@ impl<S: Store + 'static, C: Timer + 'static> RateLimitLayer<ByPolicy<S, C>> {
 /// };
 /// assert!(findings.contains("--> policy:1:"), "{findings}");
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
     /// The file cannot be read.
+    #[error("the policy `{path}` cannot be read: {reason}")]
     Unreadable {
         /// Its path.
         path: String,
@@ -135,30 +135,17 @@ pub enum PolicyError {
         reason: String,
     },
     /// It has errors: all are listed, each with its line and a hint.
+    #[error("{}", .0.trim_end())]
     Invalid(String),
     /// It keeps its counters in a shared store, which a layer does not open.
+    #[error(
+        "the policy keeps its counters in `[store.redis]`, which a layer does not open; \
+         hint: open it by `Keeper::open` (feature `redis`), and hand that to \
+         `RateLimitLayer::policy`"
+    )]
     Shared,
 }
 
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, reason } => {
-                write!(f, "the policy `{path}` cannot be read: {reason}")
-            }
-            Self::Invalid(findings) => f.write_str(findings.trim_end()),
-            Self::Shared => f.write_str(
-                "the policy keeps its counters in `[store.redis]`, which a layer does not open; \
-                 hint: open it by `Keeper::open` (feature `redis`), and hand that to \
-                 `RateLimitLayer::policy`",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for PolicyError {}
-
-/// Layers with a policy of their own, counted in memory.
 impl RateLimitLayer<ByPolicy> {
     /// The limits of a policy, counted in memory. The text's settings of the service (its
     /// addresses, its files for Envoy) do not apply to a layer, and have no effect.
