@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ratekeeper_core::{Gcra, KeyBuilder, Limit, Time};
 use ratekeeper_store::conformance::charge;
-use ratekeeper_store::{RedisConfig, RedisStore, Store, conformance};
+use ratekeeper_store::{RedisConfig, RedisStore, Remote as _, Store, conformance};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
@@ -97,11 +97,7 @@ impl Bench {
         kill.exec(&mut self.server.connect()).unwrap();
         for process in [A, B] {
             let mut tries = 0;
-            while self
-                .runtime
-                .block_on(self.stores[process].server_time())
-                .is_err()
-            {
+            while self.runtime.block_on(self.stores[process].ping()).is_err() {
                 tries += 1;
                 assert!(tries < 500);
                 wait_a_little();
@@ -145,7 +141,7 @@ fn processes_that_remember_different_debts_agree_on_the_later_not_the_sum() {
         bench.server.restart(&program, &[]);
         for process in [A, B] {
             let back = |_: &u64| {
-                let asked = bench.stores[process].server_time();
+                let asked = bench.stores[process].ping();
                 bench.runtime.block_on(asked).is_ok()
             };
             assert!(

@@ -1,8 +1,6 @@
-//! Ping: whether the servers answer, and the time on their clocks.
+//! Ping: whether the servers answer.
 
-use std::time::Duration;
-
-use ratekeeper_core::{Charge, Time, UnixMicros};
+use ratekeeper_core::{Charge, Time};
 
 use super::no_answer;
 use super::node::ScriptCall;
@@ -10,44 +8,6 @@ use crate::fallback::Remote;
 use crate::redis::slot::{SLOTS, slot_of};
 use crate::redis::{RedisStore, StoreError};
 use crate::{Decisions, Store};
-
-/// Slots that are asked: with three primaries, one of each.
-const ASKED: [u16; 3] = [0, SLOTS / 3 + 1, SLOTS / 3 * 2 + 2];
-
-impl RedisStore {
-    /// Returns the server's clock, by the script that reads states, which shows that scripts can
-    /// be loaded and run. In a cluster several nodes are asked: all must answer, and the last
-    /// one's clock is returned.
-    ///
-    /// # Errors
-    /// [`StoreError::Unavailable`] if they do not answer within the deadline.
-    pub async fn server_time(&self) -> Result<UnixMicros, StoreError> {
-        let deadline = self.config.deadline;
-        let asked = if self.servers.has_slots() {
-            &ASKED[..]
-        } else {
-            &ASKED[..1]
-        };
-        let mut latest = UnixMicros::default();
-        for &slot in asked {
-            let server_clock = [Vec::new()];
-            let call = ScriptCall {
-                script: &self.scripts.load,
-                keys: &[],
-                arguments: &server_clock,
-            };
-            let found = tokio::time::timeout(deadline, self.find(slot, call)).await;
-            let found = found.unwrap_or_else(|_| Err(no_answer(deadline)));
-            latest = found?.now;
-        }
-        Ok(latest)
-    }
-
-    /// Returns the maximum time of a call.
-    pub const fn deadline(&self) -> Duration {
-        self.config.deadline
-    }
-}
 
 impl Remote for RedisStore {
     /// Checks that states can be read and written: a server that is full, or may not write,
