@@ -1,7 +1,7 @@
 //! Listing: the keys with the least remaining, few of many.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use ratekeeper_core::{Decision, Limit, Nanos, Permits, Time};
 
@@ -16,63 +16,45 @@ pub struct KeyEntry {
     pub decision: Decision,
 }
 
+/// Least remaining first, then the longest to reset, then by key: a total order.
+type Rank<K> = (Permits, Reverse<Nanos>, K);
+
 /// Keeps the `top` keys with the least remaining of all that are shown.
 pub(super) struct Listing {
     top: usize,
-    /// Has the key with the largest remaining on top: the first to go.
-    kept: BinaryHeap<Ranked>,
+    kept: BTreeMap<Rank<Vec<u8>>, Decision>,
 }
 
 impl Listing {
-    pub(super) fn new(top: usize) -> Self {
-        Self {
-            top,
-            kept: BinaryHeap::new(),
-        }
+    pub(super) const fn new(top: usize) -> Self {
+        let kept = BTreeMap::new();
+        Self { top, kept }
     }
 
     pub(super) fn show(&mut self, key: &[u8], decision: Decision) {
+        let (remaining, reset_after) = (decision.remaining, Reverse(decision.reset_after));
         if self.kept.len() >= self.top {
-            match self.kept.peek() {
-                Some(last) if rank(key, decision) < last.rank() => self.kept.pop(),
-                _ => return,
+            let comes_before = |last: &Rank<Vec<u8>>| {
+                let last: Rank<&[u8]> = (last.0, last.1, &last.2);
+                (remaining, reset_after, key) < last
             };
+            let last = self.kept.last_entry();
+            let Some(last) = last.filter(|last| comes_before(last.key())) else {
+                return;
+            };
+            let _passed = last.remove();
         }
-        let key = key.to_vec();
-        self.kept.push(Ranked(KeyEntry { key, decision }));
+        self.kept
+            .insert((remaining, reset_after, key.to_vec()), decision);
     }
 
     pub(super) fn into_entries(self) -> Vec<KeyEntry> {
-        let sorted = self.kept.into_sorted_vec();
-        sorted.into_iter().map(|Ranked(entry)| entry).collect()
+        let kept = self.kept.into_iter();
+        kept.map(|((.., key), decision)| KeyEntry { key, decision })
+            .collect()
     }
 }
 
-/// Least remaining first, then the longest to reset, then by key: a total order.
-fn rank(key: &[u8], decision: Decision) -> (Permits, Reverse<Nanos>, &[u8]) {
-    (decision.remaining, Reverse(decision.reset_after), key)
-}
-
-#[derive(PartialEq, Eq)]
-struct Ranked(KeyEntry);
-
-impl Ranked {
-    fn rank(&self) -> (Permits, Reverse<Nanos>, &[u8]) {
-        rank(&self.0.key, self.0.decision)
-    }
-}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.rank().cmp(&other.rank())
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
 impl MemoryStore {
     /// Returns the `top` keys of a limit with the least remaining; keys that owe nothing are left
     /// out. Shards are walked one after the other: concurrent changes may be seen or not.
