@@ -209,7 +209,9 @@ impl MemoryStore {
     pub fn adopt<'l>(&self, limits: &(impl Iterator<Item = &'l Limit> + Clone), now: Time) -> u64 {
         for shard in 0..self.shards.len() {
             let mut shard = self.lock(shard);
-            limits.clone().for_each(|limit| shard.adopt(limit, now));
+            for limit in limits.clone() {
+                shard.known(limit, now); // takes over its numbers
+            }
         }
         self.marks.next()
     }
@@ -250,7 +252,9 @@ impl MemoryStore {
     pub fn loans(&self, limit: &Limit, now: Time) -> Loans {
         let mut loans = Loans::default();
         for shard in 0..self.shards.len() {
-            self.lock(shard).add_loans(limit, now, &mut loans);
+            if let Some(tables) = self.lock(shard).known(limit, now) {
+                tables.add_loans(now, &mut loans);
+            }
         }
         loans
     }
@@ -263,7 +267,9 @@ impl MemoryStore {
             cost: Permits::ZERO,
             mode: Mode::Enforce,
         };
-        self.with(&charge, now, Shard::standing)
+        self.with(&charge, now, |shard, limit, ask| {
+            shard.known(limit, now)?.standing(ask)
+        })
     }
 
     /// Forgets states that carry no information; a bounded step of the work. The service

@@ -9,12 +9,12 @@
 
 use ratekeeper_core::{Decision, GrantId, Granted, LeaseId, Limit, Listed, Nanos, Permits, Time};
 
-use super::LimitUsage;
 use super::budget::MemoryBudget;
 use super::flat::HashSpan;
 use super::key::{KeyHasher, LongKey, ShortKey, SizeClass, StoredKey, WordKey};
 use super::saved::{SavedState, SectionWriter};
 use super::table::{Ahead, Made, MovedState, StateTable, TableAsk, TableHistory};
+use super::{LimitUsage, Loans};
 
 /// Bytes that the tables of a limit count for, the same for every algorithm, so that a limit that
 /// changes its algorithm needs no other amount.
@@ -165,8 +165,8 @@ pub(super) trait AnyTables: KeyCalls + Send {
     /// Looks at up to `count` slots of each table, forgets expired keys, and gives memory back.
     fn sweep(&mut self, now: Time, count: usize, budget: &MemoryBudget);
 
-    /// Returns permits on loan, and those that lapsed; `None` if the limit lends nothing.
-    fn loans(&mut self, now: Time) -> Option<(u64, u64)>;
+    /// Adds permits on loan, and those that lapsed: none if the limit lends nothing.
+    fn add_loans(&mut self, now: Time, loans: &mut Loans);
     /// Shows all keys in debt.
     fn show_live(&mut self, now: Time, show: &mut dyn FnMut(&[u8], Decision));
     /// Adds its keys and evictions to the limit's.
@@ -255,13 +255,11 @@ impl<A: Listed> AnyTables for LimitTables<A> {
         });
     }
 
-    fn loans(&mut self, now: Time) -> Option<(u64, u64)> {
-        let (mut on_loan, mut lapsed) = (0, 0);
+    fn add_loans(&mut self, now: Time, loans: &mut Loans) {
         for_each_table!(self, table => {
-            on_loan += table.on_loan(now);
-            lapsed += table.lapsed;
+            loans.in_use += table.on_loan(now);
+            loans.lapsed += table.lapsed;
         });
-        A::LENDS.then_some((on_loan, lapsed))
     }
 
     fn show_live(&mut self, now: Time, show: &mut dyn FnMut(&[u8], Decision)) {

@@ -77,12 +77,13 @@ impl MemoryStore {
     ) -> Vec<KeyEntry> {
         let mut listing = Listing::new(top);
         for shard in 0..self.shards.len() {
-            let show = |key: &[u8], decision| {
-                if is_wanted(&decision) {
-                    listing.show(key, decision);
-                }
-            };
-            self.lock(shard).each_live(limit, now, show);
+            if let Some(tables) = self.lock(shard).known(limit, now) {
+                tables.show_live(now, &mut |key, decision| {
+                    if is_wanted(&decision) {
+                        listing.show(key, decision);
+                    }
+                });
+            }
         }
         listing.into_entries()
     }

@@ -223,11 +223,16 @@ impl MemoryStore {
         let mut out = Vec::new();
         for limit in limits {
             for shard in 0..self.shards.len() {
-                let slots = self.lock(shard).slots_of(limit, now);
+                let slots = self
+                    .lock(shard)
+                    .known(limit, now)
+                    .map_or(0, |it| it.slots());
                 for span in spans(slots.div_ceil(PASS_SLOTS)) {
                     out.clear();
                     let mut section = SectionWriter::new(&limit.name, &mut out);
-                    self.lock(shard).save(limit, &span, now, &mut section);
+                    if let Some(tables) = self.lock(shard).known(limit, now) {
+                        tables.save(&span, now, &mut section);
+                    }
                     keys += section.keys;
                     to.write_all(&out)?;
                 }
@@ -305,7 +310,9 @@ impl MemoryStore {
                 let size = sizes.into_iter().find(|size| *size as u8 == key[0]);
                 let size = size.ok_or_else(|| invalid("a size of keys"))?;
                 for shard in 0..self.shards.len() {
-                    self.lock(shard).restore_floor(limit, size, &saved, now);
+                    if let Some(tables) = self.lock(shard).tables_of(limit, now) {
+                        tables.restore_floor(size, &saved, now);
+                    }
                 }
             }
         }

@@ -8,13 +8,13 @@ use ratekeeper_core::{
 };
 use smallvec::SmallVec;
 
+use super::LimitUsage;
 use super::budget::{MemoryBudget, Purpose};
 use super::flat::Flat;
 use super::key::KeyHasher;
 use super::limit_tables::{AnyTables, KeySize, TABLES_BYTES};
 use super::table::{MovedState, TableAsk};
 use super::tables_box::TablesBox;
-use super::{LimitUsage, Loans};
 use crate::act::GrantAnswer;
 use crate::given_back::{GiveBackNote, Marks, StateChange};
 use homes::Home;
@@ -187,15 +187,6 @@ impl Shard {
         self.at_home(limit, ask)?.renew(ask, id)
     }
 
-    /// Adds the permits that a limit has on loan here.
-    pub(super) fn add_loans(&mut self, limit: &Limit, now: Time, loans: &mut Loans) {
-        if let Some((in_use, lapsed)) = self.known(limit, now).and_then(|tables| tables.loans(now))
-        {
-            loans.in_use += in_use;
-            loans.lapsed += lapsed;
-        }
-    }
-
     /// Bans a key for `span`, or lifts its ban if that is zero; returns the decision afterwards.
     pub(super) fn ban(&mut self, limit: &Limit, ask: &TableAsk<'_>, span: Nanos) -> Decision {
         self.with_room(limit, ask, |tables, budget| tables.ban(ask, span, budget))
@@ -227,32 +218,10 @@ impl Shard {
         ids.filter(|id| self.forget(*id, ask)).count() > 0
     }
 
-    /// Takes over the numbers of a limit that has keys here.
-    pub(super) fn adopt(&mut self, limit: &Limit, now: Time) {
-        self.known(limit, now);
-    }
-
     fn forget(&mut self, id: LimitId, ask: &TableAsk<'_>) -> bool {
         let budget = Arc::clone(&self.budget);
         let tables = self.tables(id.index());
         tables.is_some_and(|tables| tables.reset(ask, &budget))
-    }
-
-    /// Returns the state of a key that is here and in debt.
-    pub(super) fn standing(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Option<Decision> {
-        self.known(limit, ask.now)?.standing(ask)
-    }
-
-    /// Shows all keys of a limit that are in debt.
-    pub(super) fn each_live(
-        &mut self,
-        limit: &Limit,
-        now: Time,
-        mut show: impl FnMut(&[u8], Decision),
-    ) {
-        if let Some(tables) = self.known(limit, now) {
-            tables.show_live(now, &mut show);
-        }
     }
 
     /// Looks at up to `count` slots of each table, forgets expired states, and gives memory back.
@@ -292,13 +261,13 @@ impl Shard {
 
     /// Returns the tables of a limit, with parameters at least as new as the limit's; `None` if
     /// there is no room for them.
-    fn tables_of(&mut self, limit: &Limit, now: Time) -> Option<&mut dyn AnyTables> {
+    pub(super) fn tables_of(&mut self, limit: &Limit, now: Time) -> Option<&mut dyn AnyTables> {
         let id = self.prepare(limit, now)?;
         self.tables(id)
     }
 
     /// As [`tables_of`](Self::tables_of), but `None` for a limit that has none yet.
-    fn known(&mut self, limit: &Limit, now: Time) -> Option<&mut dyn AnyTables> {
+    pub(super) fn known(&mut self, limit: &Limit, now: Time) -> Option<&mut dyn AnyTables> {
         self.tables(limit.id.index())?;
         self.tables_of(limit, now)
     }

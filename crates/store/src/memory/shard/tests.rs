@@ -136,7 +136,8 @@ fn keys_are_evicted_from_the_whole_table() {
         flood.pass(60_000, Time::ZERO);
         let all = flood.usage().keys;
         let mut eighths = [0; 8];
-        flood.shard.each_live(&flood.limit, Time::ZERO, |key, _| {
+        let tables = flood.shard.known(&flood.limit, Time::ZERO).unwrap();
+        tables.show_live(Time::ZERO, &mut |key, _| {
             let eighth = hash_of(&flood.hasher, key) >> 61;
             eighths[usize::try_from(eighth).unwrap()] += 1;
         });
