@@ -34,7 +34,6 @@ mod upkeep;
 mod without;
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,7 +45,7 @@ use ratekeeper_resilience::{Breaker, BreakerSettings, SplitMix};
 
 use crate::{
     ActKind, Decisions, MemoryConfig, MemoryStore, RedisConfig, RedisStore, Store, StoreAct,
-    StoreError,
+    StoreCall, StoreError,
 };
 pub(crate) use acts::FallbackAct;
 pub use health::{FallbackCounts, Health, HealthChange, OpCalls};
@@ -69,15 +68,11 @@ const UPKEEP: Nanos = Nanos::from_millis(100);
 /// A store in another place, which may fail.
 pub trait Remote: Store + 'static {
     /// Returns `Ok` if the store answers.
-    fn ping(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn ping(&self) -> impl StoreCall<()>;
 
     /// Charges permits that were admitted without it. As [`Store::decide`], but only the stored
     /// states count, not earlier answers, because the store may have lost states meanwhile.
-    fn debit(
-        &self,
-        charges: &[Charge<'_>],
-        now: Time,
-    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send {
+    fn debit(&self, charges: &[Charge<'_>], now: Time) -> impl StoreCall<Decisions> {
         self.decide(charges, now)
     }
 }

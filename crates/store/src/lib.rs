@@ -42,4 +42,4 @@ pub use redis::{
     RedisIdentity, RedisLogin, RedisSentinels, RedisServer, RedisServers, RedisStore, RedisTls,
     ServerHealth, ServerInfo,
 };
-pub use store::{Decisions, Store, StoreError};
+pub use store::{Decisions, Store, StoreCall, StoreError};

@@ -72,6 +72,11 @@ impl Decisions {
     }
 }
 
+/// A call of a store: the future of its answer.
+pub trait StoreCall<T>: Future<Output = Result<T, StoreError>> + Send {}
+
+impl<T, F: Future<Output = Result<T, StoreError>> + Send> StoreCall<T> for F {}
+
 /// Holds the states of limits, and decides by them.
 ///
 /// All charges of a request are made together, or none is: a request passes if every charge in
@@ -107,62 +112,37 @@ pub trait Store: Send + Sync {
         act: A,
         items: &[A::Item<'_>],
         now: Time,
-    ) -> impl Future<Output = Result<A::Answer, StoreError>> + Send;
+    ) -> impl StoreCall<A::Answer>;
 
     /// Decides and charges.
-    fn decide(
-        &self,
-        charges: &[Charge<'_>],
-        now: Time,
-    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send {
+    fn decide(&self, charges: &[Charge<'_>], now: Time) -> impl StoreCall<Decisions> {
         self.settle(Decide(Lend::Unnamed), charges, now)
     }
 
     /// As [`Store::decide`]; concurrency limits lend as `lend` says.
-    fn acquire(
-        &self,
-        charges: &[Charge<'_>],
-        lend: Lend,
-        now: Time,
-    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send {
+    fn acquire(&self, charges: &[Charge<'_>], lend: Lend, now: Time) -> impl StoreCall<Decisions> {
         self.settle(Decide(lend), charges, now)
     }
 
     /// Returns the decisions that [`Store::decide`] would make; charges nothing, so `remaining`
     /// and `reset_after` show every state as it stands.
-    fn look(
-        &self,
-        charges: &[Charge<'_>],
-        now: Time,
-    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send {
+    fn look(&self, charges: &[Charge<'_>], now: Time) -> impl StoreCall<Decisions> {
         self.settle(Look, charges, now)
     }
 
     /// Gives costs as a gift, see [`GiveBack`]: all of them, or none and an error.
-    fn refund(
-        &self,
-        charges: &[Charge<'_>],
-        now: Time,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn refund(&self, charges: &[Charge<'_>], now: Time) -> impl StoreCall<()> {
         self.settle(GiveBack, charges, now)
     }
 
     /// Corrects charges that were made as estimates to the actual costs of their work; see
     /// [`Settle`]. Keys in several slots of a cluster are corrected one slot after the other.
-    fn correct(
-        &self,
-        settled: &[Settled<'_>],
-        now: Time,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn correct(&self, settled: &[Settled<'_>], now: Time) -> impl StoreCall<()> {
         self.settle(Settle, settled, now)
     }
 
     /// Forgets the states of these limits and keys; returns true for each that had one.
-    fn reset(
-        &self,
-        charges: &[Charge<'_>],
-        now: Time,
-    ) -> impl Future<Output = Result<SmallVec<[bool; 4]>, StoreError>> + Send {
+    fn reset(&self, charges: &[Charge<'_>], now: Time) -> impl StoreCall<SmallVec<[bool; 4]>> {
         self.settle(Reset, charges, now)
     }
 
@@ -173,7 +153,7 @@ pub trait Store: Send + Sync {
         charges: &[Charge<'_>],
         span: Nanos,
         now: Time,
-    ) -> impl Future<Output = Result<SmallVec<[Decision; 4]>, StoreError>> + Send {
+    ) -> impl StoreCall<SmallVec<[Decision; 4]>> {
         self.settle(Ban(span), charges, now)
     }
 
@@ -184,27 +164,19 @@ pub trait Store: Send + Sync {
         charges: &[Charge<'_>],
         id: GrantId,
         now: Time,
-    ) -> impl Future<Output = Result<SmallVec<[GrantAnswer; 4]>, StoreError>> + Send {
+    ) -> impl StoreCall<SmallVec<[GrantAnswer; 4]>> {
         self.settle(Grant(id), charges, now)
     }
 
     /// Takes back the permits that these names hold, each on its own; returns for each the number
     /// of permits that came back: 0 if it was released before, or has ended.
-    fn release(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> impl Future<Output = Result<SmallVec<[Permits; 4]>, StoreError>> + Send {
+    fn release(&self, holds: &[Hold<'_>], now: Time) -> impl StoreCall<SmallVec<[Permits; 4]>> {
         self.settle(Release, holds, now)
     }
 
     /// Restarts the leases of these names at full length from `now`, each on its own; returns the
     /// length of each, or `None` if it was released, or has ended.
-    fn renew(
-        &self,
-        holds: &[Hold<'_>],
-        now: Time,
-    ) -> impl Future<Output = Result<SmallVec<[Option<Nanos>; 4]>, StoreError>> + Send {
+    fn renew(&self, holds: &[Hold<'_>], now: Time) -> impl StoreCall<SmallVec<[Option<Nanos>; 4]>> {
         self.settle(Renew, holds, now)
     }
 }

@@ -1,7 +1,5 @@
 //! Acts on a store that may fail, and the part of the memory store while it fails.
 
-use std::future::Future;
-
 use ratekeeper_core::{Charge, Decision, Nanos, Outage, Permits, Time};
 use smallvec::SmallVec;
 
@@ -10,7 +8,7 @@ use crate::act::{
     Act, ActItem as _, ActualCost, Ban, ChargeCorrection, ChargeOrigin, Decide, GiveBack, Grant,
     Look, Release, Renew, Reset, Settle, Settled,
 };
-use crate::{Decisions, StoreError};
+use crate::{Decisions, StoreCall, StoreError};
 
 /// An act on a store that may fail.
 #[expect(unnameable_types, reason = "sealed, as acts are")]
@@ -21,7 +19,7 @@ pub trait FallbackAct: Act {
         fallback: &FallbackInner<S>,
         items: &[Self::Item<'_>],
         now: Time,
-    ) -> impl Future<Output = Result<Self::Answer, StoreError>> + Send {
+    ) -> impl StoreCall<Self::Answer> {
         async move {
             match fallback.ask(self, items, now).await {
                 Err(error) => self.without_store(fallback, items, now, error),
