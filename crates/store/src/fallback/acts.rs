@@ -13,70 +13,53 @@ use crate::{Decisions, StoreCall, StoreError};
 /// An act on a store that may fail.
 #[expect(unnameable_types, reason = "sealed, as acts are")]
 pub trait FallbackAct: Act {
-    /// Performs the act on the store, or without it if that fails.
+    /// Performs the act on the store, and if that fails, where it has an effect, on the memory store.
     fn perform<S: Remote>(
         self,
         fallback: &FallbackInner<S>,
         items: &[Self::Item<'_>],
         now: Time,
     ) -> impl StoreCall<Self::Answer> {
-        async move {
-            match fallback.ask(self, items, now).await {
-                Err(error) => self.without_store(fallback, items, now, error),
-                answer => answer,
-            }
-        }
-    }
-
-    /// Performs the act on the memory store, because the store failed with `error`.
-    ///
-    /// # Errors
-    /// `error`, if the act has no effect here.
-    fn without_store<S: Remote>(
-        self,
-        _fallback: &FallbackInner<S>,
-        _items: &[Self::Item<'_>],
-        _now: Time,
-        error: StoreError,
-    ) -> Result<Self::Answer, StoreError> {
-        Err(error)
+        fallback.ask(self, items, now)
     }
 }
 
 impl FallbackAct for Decide {
-    fn without_store<S: Remote>(
+    async fn perform<S: Remote>(
         self,
         fallback: &FallbackInner<S>,
         charges: &[Self::Item<'_>],
         now: Time,
-        error: StoreError,
     ) -> Result<Decisions, StoreError> {
-        fallback.decide_without(charges, Some(self.0), now, error)
+        let asked = fallback.ask(self, charges, now).await;
+        asked.or_else(|error| fallback.decide_without(charges, Some(self.0), now, error))
     }
 }
 
 impl FallbackAct for Look {
-    fn without_store<S: Remote>(
+    async fn perform<S: Remote>(
         self,
         fallback: &FallbackInner<S>,
         charges: &[Self::Item<'_>],
         now: Time,
-        error: StoreError,
     ) -> Result<Decisions, StoreError> {
-        fallback.decide_without(charges, None, now, error)
+        let asked = fallback.ask(self, charges, now).await;
+        asked.or_else(|error| fallback.decide_without(charges, None, now, error))
     }
 }
 
 /// Without the store, only charges made here can be given back. Fails, and gives nothing back, if
 /// some were not made here.
 impl FallbackAct for GiveBack {
-    fn without_store<S: Remote>(
+    async fn perform<S: Remote>(
         self,
         fallback: &FallbackInner<S>,
         charges: &[Self::Item<'_>],
         now: Time,
-        error: StoreError,
     ) -> Result<(), StoreError> {
+        let Err(error) = fallback.ask(self, charges, now).await else {
+            return Ok(());
+        };
         let shares: SmallVec<[Charge<'_>; 4]> = charges
             .iter()
             .map(|charge| fallback.scaled(charge))
@@ -109,26 +92,16 @@ impl FallbackAct for Settle {
         if there.is_empty() {
             return Ok(());
         }
-        match fallback.ask(self, &there, now).await {
-            Err(error) => self.without_store(fallback, &there, now, error),
-            answer => answer,
-        }
-    }
-
-    fn without_store<S: Remote>(
-        self,
-        fallback: &FallbackInner<S>,
-        settled: &[Self::Item<'_>],
-        now: Time,
-        error: StoreError,
-    ) -> Result<(), StoreError> {
+        let Err(error) = fallback.ask(self, &there, now).await else {
+            return Ok(());
+        };
         let is_owed = |item: &Settled<'_>| {
             item.correction() == ChargeCorrection::Owe && item.charge.limit.outage == Outage::Local
         };
-        if !settled.iter().all(is_owed) {
+        if !there.iter().all(is_owed) {
             return Err(error);
         }
-        let shares: SettledList<'_> = settled.iter().map(|it| fallback.made_here(it)).collect();
+        let shares: SettledList<'_> = there.iter().map(|it| fallback.made_here(it)).collect();
         let charges: SmallVec<[Charge<'_>; 4]> = shares.iter().map(|it| it.charge()).collect();
         fallback.remember(&charges);
         fallback.local.settle_now(self, &shares, now);
