@@ -56,14 +56,6 @@ pub(crate) struct ScriptCall<'a> {
 }
 
 impl ScriptCall<'_> {
-    fn by_name(&self) -> Cmd {
-        self.command("EVALSHA", &self.script.hash)
-    }
-
-    fn in_full(&self) -> Cmd {
-        self.command("EVAL", &self.script.text)
-    }
-
     fn command(&self, name: &str, script: &str) -> Cmd {
         let mut command = redis::cmd(name);
         command.arg(script).arg(self.keys.len());
@@ -237,11 +229,13 @@ impl RedisNode {
 
     async fn send_to(&self, call: ScriptCall<'_>, manner: Manner) -> Result<Value, Trouble> {
         let connection = self.connection().await?;
-        let answer = match self.send(&connection, call.by_name(), manner).await {
+        let by_name = call.command("EVALSHA", &call.script.hash);
+        let answer = match self.send(&connection, by_name, manner).await {
             // It did not run: the server was restarted, or its scripts were flushed. `EVAL`
             // loads and runs the text in one step, so no flush can come between.
             Err(error) if error.code() == Some("NOSCRIPT") => {
-                self.send(&connection, call.in_full(), manner).await
+                let in_full = call.command("EVAL", &call.script.text);
+                self.send(&connection, in_full, manner).await
             }
             answer => answer,
         };

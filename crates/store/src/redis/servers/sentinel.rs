@@ -128,15 +128,10 @@ impl Sentinels {
             |dial| RedisNode::new(dial, NodeRole::Any, SENTINEL_TIMEOUT, Losses::default());
         Ok(Self(Arc::new(SentinelInner {
             master: config.master.clone(),
+            subscribed: dials.iter().map(|_| AtomicBool::default()).collect(),
             sentinels: dials.into_iter().map(sentinel).collect(),
             known: watch::Sender::new(None),
             left: Mutex::default(),
-            subscribed: config
-                .urls
-                .iter()
-                .take(MAX_SENTINELS)
-                .map(|_| <_>::default())
-                .collect(),
             lookup: Mutex::default(),
             dial,
             patience,
