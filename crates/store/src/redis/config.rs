@@ -1,6 +1,5 @@
 //! Configuration of a Redis store.
 
-use std::fmt;
 use std::time::Duration;
 
 use ratekeeper_core::Origin;
@@ -17,108 +16,71 @@ pub enum RedisClock {
     Caller,
 }
 
-/// The servers that hold the states.
-#[derive(Clone, PartialEq, Eq)]
+/// The servers that hold the states. Its debug output omits the URLs, which may hold passwords.
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 #[non_exhaustive]
 pub enum RedisServers {
     /// One server: `redis://[user:password@]host[:port][/database]`, `rediss://..` for TLS, or
     /// `unix:///path`.
+    #[debug("One(..)")]
     One(String),
     /// A cluster, by the URLs of any of its nodes.
+    #[debug("Cluster(..)")]
     Cluster(Vec<String>),
     /// The primary that sentinels name.
+    #[debug("Sentinel(..)")]
     Sentinel(RedisSentinels),
-}
-
-/// Omits the URLs, which may hold passwords.
-impl fmt::Debug for RedisServers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::One(_) => "One(..)",
-            Self::Cluster(_) => "Cluster(..)",
-            Self::Sentinel(_) => "Sentinel(..)",
-        })
-    }
 }
 
 /// Sentinels, and the primary that they watch. It is reached in the same way: by TLS if their
 /// URLs begin with `rediss`.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 pub struct RedisSentinels {
     /// `redis://[user:password@]host[:port]` of each sentinel that is asked, all `redis` or all
     /// `rediss`. The user is the sentinel's.
+    #[debug(skip)]
     pub urls: Vec<String>,
     /// The sentinels' name of the primary: `mymaster`.
     pub master: String,
     /// Login at the primary.
+    #[debug(skip)]
     pub login: RedisLogin,
 }
 
-/// Omits the URLs and the login, which may hold passwords.
-impl fmt::Debug for RedisSentinels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisSentinels")
-            .field("master", &self.master)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Login at a server.
-#[derive(Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Default, derive_more::Debug)]
 pub struct RedisLogin {
     /// The user; `None` for the default one.
+    #[debug(skip)]
     pub username: Option<String>,
     /// The password; `None` if the server asks for no password.
+    #[debug(skip)]
     pub password: Option<String>,
     /// Number of the database.
     pub database: u16,
 }
 
-/// Omits the user and the password.
-impl fmt::Debug for RedisLogin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisLogin")
-            .field("database", &self.database)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Settings of encrypted connections. Used for URLs that begin with `rediss`.
-#[derive(Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Default, derive_more::Debug)]
 pub struct RedisTls {
     /// PEM of the certificate authorities to trust; `None` for those that the system trusts.
+    #[debug("{}", ca.is_some())]
     pub ca: Option<Vec<u8>>,
     /// Client certificate, for servers that ask for one.
+    #[debug("{}", identity.is_some())]
     pub identity: Option<RedisIdentity>,
     /// The name that a server's certificate must hold; `None` for the host it is reached at.
     pub server_name: Option<String>,
 }
 
-/// Shows which certificates are configured, without their contents.
-impl fmt::Debug for RedisTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisTls")
-            .field("ca", &self.ca.is_some())
-            .field("identity", &self.identity.is_some())
-            .field("server_name", &self.server_name)
-            .finish()
-    }
-}
-
 /// A client certificate.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
+#[debug("RedisIdentity(..)")]
 pub struct RedisIdentity {
     /// PEM of the chain, the client's own certificate first.
     pub certificate: Vec<u8>,
     /// PEM of its private key.
     pub key: Vec<u8>,
-}
-
-/// Omits the private key.
-impl fmt::Debug for RedisIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RedisIdentity(..)")
-    }
 }
 
 /// How to reach and use the servers.

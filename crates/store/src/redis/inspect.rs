@@ -9,7 +9,6 @@
 //! server. Nothing is changed.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,16 +106,12 @@ impl ServerHealth {
 }
 
 /// A server that a store calls.
+#[derive(derive_more::Debug)]
+#[debug("RedisServer({})", node.address())]
 pub struct RedisServer {
     pub(super) node: Arc<RedisNode>,
     scripts: Arc<Scripts>,
     deadline: Duration,
-}
-
-impl fmt::Debug for RedisServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RedisServer").field(&self.address()).finish()
-    }
 }
 
 impl RedisServer {

@@ -49,21 +49,14 @@ impl fmt::Display for ServerAddress {
 }
 
 /// How a server is reached.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub(crate) struct Dial {
     address: ServerAddress,
     /// Shared with clones, which are renewed together.
+    #[debug(skip)]
     login: Arc<RwLock<RedisConnectionInfo>>,
+    #[debug(skip)]
     tls: Option<ServerTls>,
-}
-
-/// Omits the login.
-impl fmt::Debug for Dial {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dial")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Dial {

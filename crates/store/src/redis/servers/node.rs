@@ -16,7 +16,6 @@
 
 mod probe;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,6 +84,8 @@ pub(crate) enum NodeRole {
 }
 
 /// A server.
+#[derive(derive_more::Debug)]
+#[debug("RedisNode({})", dial.address())] // the login is a secret
 pub(crate) struct RedisNode {
     dial: Dial,
     role: NodeRole,
@@ -116,14 +117,6 @@ impl NodeHealth {
         self.failures = 0;
         self.unready = None;
         self.rests_until = None;
-    }
-}
-
-impl fmt::Debug for RedisNode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisNode")
-            .field("address", self.dial.address())
-            .finish_non_exhaustive() // the login is a secret
     }
 }
 

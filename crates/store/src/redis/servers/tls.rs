@@ -7,7 +7,6 @@
 //!   renewed: the next handshake uses the new ones; open connections go on
 //! ```
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -27,17 +26,11 @@ use crate::redis::config::{RedisIdentity, RedisTls};
 const MAX_PONG: usize = 1 << 10;
 
 /// How encrypted connections are made; clones are renewed together.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("ServerTls(..)")]
 pub(crate) struct ServerTls {
     /// `None` if no server is reached by TLS.
     terms: Option<Arc<RwLock<Terms>>>,
-}
-
-/// Omits the private key.
-impl fmt::Debug for ServerTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ServerTls(..)")
-    }
 }
 
 /// The trusted authorities and the client certificate, and the configured name of the server.
