@@ -8,7 +8,6 @@
 //!                      '--> anything else, or an upgrade: HTTP/1.1
 //! ```
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::mem::take;
 use std::path::PathBuf;
@@ -80,10 +79,12 @@ pub enum Transport {
 }
 
 /// TLS to an upstream.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub struct TlsTransport {
+    #[debug(skip)]
     any: TlsConnector,
     /// For connections that may switch to another protocol, which HTTP/2 does not.
+    #[debug(skip)]
     http1: TlsConnector,
     name: ServerName<'static>,
 }
@@ -101,14 +102,6 @@ impl TlsTransport {
             http1: with(&[b"http/1.1"]),
             name,
         }
-    }
-}
-
-impl fmt::Debug for TlsTransport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsTransport")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
     }
 }
 

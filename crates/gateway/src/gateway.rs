@@ -2,7 +2,6 @@
 
 mod exchange;
 
-use std::fmt;
 use std::mem::swap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -90,6 +89,8 @@ pub enum Forwarded {
 }
 
 /// A request that [`examine`](crate::examine) has accepted.
+#[derive(derive_more::Debug)]
+#[debug("ForwardRequest({id:?})")]
 pub struct ForwardRequest {
     client: GatewayClient,
     /// Without its body until it is forwarded.
@@ -128,13 +129,6 @@ impl ForwardRequest {
         swap(asked.request.headers_mut(), &mut head.headers);
         *asked.request.version_mut() = head.version;
         asked
-    }
-}
-
-impl fmt::Debug for ForwardRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("ForwardRequest");
-        debug.field("id", &self.id).finish_non_exhaustive()
     }
 }
 

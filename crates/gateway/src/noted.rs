@@ -12,7 +12,6 @@
 //!
 //! * Source: RFC 9110, "HTTP Semantics" (2022), section 15.2.
 
-use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -40,21 +39,13 @@ pub trait TakeInterim: Send + Sync {
 }
 
 /// Receiver of the interim responses to one request.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub struct InterimReceiver {
     /// Takes those of several requests.
+    #[debug(skip)]
     pub taker: Arc<dyn TakeInterim>,
     /// Number of this one.
     pub request: u64,
-}
-
-impl fmt::Debug for InterimReceiver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("InterimReceiver");
-        debug
-            .field("request", &self.request)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The notes of a connection about its last request and the response to it.
