@@ -210,31 +210,18 @@ impl AdaptiveConcurrency {
         left_percent: u32,
         now: Time,
     ) -> Option<AdaptivePermit<L>> {
-        let mut at_work = limit.in_flight.load(Ordering::Relaxed);
-        loop {
+        let enter = |at_work: u64| {
             let most = limit.limit.load(Ordering::Relaxed);
             // Down: a limit too small for a part still rises by work without priority alone.
             let left = most * u64::from(left_percent.min(100)) / 100;
-            if at_work >= most - left {
-                return None;
-            }
-            let next = at_work + 1;
-            let swapped = limit.in_flight.compare_exchange_weak(
-                at_work,
-                next,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
-            match swapped {
-                Ok(_) => {
-                    if limit.peak.load(Ordering::Relaxed) < next {
-                        limit.peak.fetch_max(next, Ordering::Relaxed);
-                    }
-                    return Some(AdaptivePermit::new(limit, now));
-                }
-                Err(changed) => at_work = changed,
-            }
+            (at_work < most - left).then_some(at_work + 1)
+        };
+        let order = Ordering::Relaxed;
+        let next = 1 + limit.in_flight.fetch_update(order, order, enter).ok()?;
+        if limit.peak.load(order) < next {
+            limit.peak.fetch_max(next, order);
         }
+        Some(AdaptivePermit::new(limit, now))
     }
 
     /// Sets the bounds, and moves the limit to the nearer one if it is outside; `initial` has no

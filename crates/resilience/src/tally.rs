@@ -66,13 +66,8 @@ impl RecentTally {
     pub(crate) fn add(&self, now: Time, events: MarkedCount) {
         let slot = self.slot(now);
         let word = &self.slots[(slot % SLOTS_U64) as usize];
-        let mut old = word.load(Ordering::Relaxed);
-        while let Some(new) = counted(old, slot, events) {
-            match word.compare_exchange_weak(old, new, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(changed) => old = changed,
-            }
-        }
+        let add = |old| counted(old, slot, events);
+        let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add); // or its slot is gone
     }
 
     /// Takes back an event without the mark that was counted at `at`, unless its slot is gone.
