@@ -269,18 +269,11 @@ impl<A, C: Clock> Waitable for OneKey<'_, A, C> {
         &self.standing.line
     }
 
-    fn room(&self, waiting: usize) -> Result<(), WaitError> {
-        let bounds = self.limiter.most_waiting;
-        if waiting >= bounds.of_one_key {
-            let most = bounds.of_one_key;
-            return Err(WaitError::TooManyWaiting { most });
-        }
-        // The calling waiter is already counted.
-        if self.limiter.lines.present() > bounds.in_all {
-            let most = bounds.in_all;
-            return Err(WaitError::TooManyWaiting { most });
-        }
-        Ok(())
+    fn most_if_full(&self, waiting: usize) -> Option<usize> {
+        let most = self.limiter.most_waiting;
+        let of_one_key = Some(most.of_one_key).filter(|most| waiting >= *most);
+        let present = self.limiter.lines.present(); // with this one
+        of_one_key.or_else(|| Some(most.in_all).filter(|most| present > *most))
     }
 
     fn capacity(&self) -> Permits {

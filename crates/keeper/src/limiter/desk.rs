@@ -18,8 +18,8 @@ const LINE_RETRY: Nanos = Nanos::from_millis(1);
 pub(crate) trait Waitable {
     fn now(&self) -> Time;
     fn line(&self) -> &WaitLine;
-    /// Returns an error if no more waiters may join the `waiting` present ones.
-    fn room(&self, waiting: usize) -> Result<(), super::WaitError>;
+    /// Returns the maximum number of waiters, if no more may join the `waiting` present ones.
+    fn most_if_full(&self, waiting: usize) -> Option<usize>;
     fn capacity(&self) -> Permits;
     /// Returns the decision about a charge; nothing is charged.
     fn look(&self, now: Time, cost: Permits) -> Decision;
@@ -53,8 +53,8 @@ impl<D: Lends> Waitable for Lending<D> {
         self.desk.line()
     }
 
-    fn room(&self, waiting: usize) -> Result<(), super::WaitError> {
-        self.desk.room(waiting)
+    fn most_if_full(&self, waiting: usize) -> Option<usize> {
+        self.desk.most_if_full(waiting)
     }
 
     fn capacity(&self) -> Permits {
@@ -120,12 +120,8 @@ impl<A: LimiterAlgorithm, C: Clock> Waitable for &Limiter<A, C> {
         &self.line
     }
 
-    fn room(&self, waiting: usize) -> Result<(), super::WaitError> {
-        let most = self.most_waiting;
-        if waiting < most {
-            return Ok(());
-        }
-        Err(super::WaitError::TooManyWaiting { most })
+    fn most_if_full(&self, waiting: usize) -> Option<usize> {
+        Some(self.most_waiting).filter(|most| waiting >= *most)
     }
 
     fn capacity(&self) -> Permits {

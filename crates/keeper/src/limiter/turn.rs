@@ -105,8 +105,8 @@ impl<D: Waitable> Turn<D> {
         if least > patience {
             return TurnStep::Refused;
         }
-        if let Err(full) = desk.room(queue.len()) {
-            return TurnStep::Useless(full);
+        if let Some(most) = desk.most_if_full(queue.len()) {
+            return TurnStep::Useless(WaitError::TooManyWaiting { most });
         }
         let number = line.join(&mut queue, self.cost, waker);
         drop(queue);

@@ -18,7 +18,6 @@ use ratekeeper_core::{Decision, Nanos, Permits, Time, Verdict};
 
 use super::Ruling;
 use super::sealed::{Ask, Asked};
-use crate::limiter::WaitError;
 use crate::limiter::desk::Waitable;
 use crate::limiter::line::WaitLine;
 use crate::limiter::turn::Until;
@@ -186,12 +185,8 @@ impl<P: Places> Waitable for &PlaceTurn<'_, P> {
         self.gate.places.line()
     }
 
-    fn room(&self, waiting: usize) -> Result<(), WaitError> {
-        let most = self.gate.most_waiting;
-        if waiting < most {
-            return Ok(());
-        }
-        Err(WaitError::TooManyWaiting { most })
+    fn most_if_full(&self, waiting: usize) -> Option<usize> {
+        Some(self.gate.most_waiting).filter(|most| waiting >= *most)
     }
 
     fn capacity(&self) -> Permits {
