@@ -32,7 +32,7 @@ struct KeyLine {
 }
 
 /// The lines of all keys.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct KeyLines {
     /// Number of waiters of all keys, or about to be; a hint for callers that do not wait.
     present: AtomicUsize,
@@ -98,17 +98,6 @@ impl KeyLines {
     fn part(&self, key: &[u8]) -> &Part {
         let part = self.hasher.hash_one(key) % PARTS as u64;
         &self.parts[usize::try_from(part).unwrap_or_default()]
-    }
-}
-
-impl Default for KeyLines {
-    fn default() -> Self {
-        let hasher = RandomState::default();
-        Self {
-            present: AtomicUsize::new(0),
-            parts: std::array::from_fn(|_| Lock::new(HashMap::default())),
-            hasher,
-        }
     }
 }
 

@@ -21,7 +21,7 @@ use super::shown::SHADOW;
 use crate::problem::PROBLEM_JSON;
 
 /// Settings for every gate.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct GateSettings {
     pub(super) mode: Mode,
     /// How long a request may wait in line.
@@ -65,19 +65,6 @@ pub struct Counts {
 pub(super) enum SettledRuling {
     Pass(Pass),
     Refuse(Response<Vec<u8>>),
-}
-
-impl Default for GateSettings {
-    fn default() -> Self {
-        Self {
-            mode: Mode::Enforce,
-            patience: Nanos::ZERO,
-            cost: None,
-            on_refused: None,
-            on_shadow: None,
-            tally: Arc::default(),
-        }
-    }
 }
 
 impl GateSettings {
