@@ -43,7 +43,7 @@ const LATE: ForwardError = ForwardError::Upstream(UpstreamFailure::ConnectTimeou
 
 #[derive(Debug)]
 pub(crate) struct Address {
-    at: UpstreamAddress,
+    pub(crate) upstream: UpstreamAddress,
     idle: Mutex<Vec<IdleConnection>>,
     shared: Mutex<Vec<SharedConnection>>,
     /// True if connections serve one request at a time: without TLS, or if the last one did.
@@ -54,7 +54,7 @@ pub(crate) struct Address {
     room: Arc<Semaphore>,
     /// Maximum number of permits of `room`.
     most: usize,
-    counted: Arc<CountedAddress>,
+    pub(crate) counted: Arc<CountedAddress>,
     /// True if it did not pass its last check.
     is_down: AtomicBool,
 }
@@ -89,14 +89,18 @@ pub(crate) struct ConnectionLease {
     /// When the request could be sent.
     pub(crate) since: Instant,
     /// Held to the end of the request.
-    room: OwnedSemaphorePermit,
+    pub(crate) room: OwnedSemaphorePermit,
 }
 
 impl Address {
-    pub(crate) fn new(at: UpstreamAddress, most: usize, counted: Arc<CountedAddress>) -> Arc<Self> {
+    pub(crate) fn new(
+        upstream: UpstreamAddress,
+        most: usize,
+        counted: Arc<CountedAddress>,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            alone: AtomicBool::new(at.is_alone()),
-            at,
+            alone: AtomicBool::new(upstream.is_alone()),
+            upstream,
             idle: Mutex::default(),
             shared: Mutex::default(),
             opening: Mutex::default(),
@@ -146,14 +150,6 @@ impl Address {
         self.is_down.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) const fn counted(&self) -> &Arc<CountedAddress> {
-        &self.counted
-    }
-
-    pub(crate) const fn upstream(&self) -> &UpstreamAddress {
-        &self.at
-    }
-
     /// Returns a connection: an open one if possible, unless `origin` is `New`. `start` and `now` are
     /// this moment. If the maximum number of connections is in use, waits for one. The address is
     /// left out from then on only if it cannot be connected to.
@@ -165,7 +161,7 @@ impl Address {
         now: Time,
         patience: Duration,
     ) -> Result<(ConnectionLease, ConnectionOrigin), ForwardError> {
-        let wanted = match self.at.transport {
+        let wanted = match self.upstream.transport {
             Transport::Http2 => Wanted::Any, // it has no other
             _ => wanted,
         };
@@ -267,7 +263,7 @@ impl Address {
 
     async fn connect(&self, wanted: Wanted) -> Result<Sender, ForwardError> {
         self.make_room();
-        let sender = self.at.open(wanted).await?;
+        let sender = self.upstream.open(wanted).await?;
         if wanted == Wanted::Any {
             let is_alone = matches!(sender, Sender::Http1(_));
             self.alone.store(is_alone, Ordering::Relaxed);
@@ -275,7 +271,7 @@ impl Address {
         if let Sender::Http2(sender, stream) = &sender {
             self.shared.lock().push(SharedConnection {
                 sender: sender.clone(),
-                streams: Arc::clone(stream.streams()),
+                streams: Arc::clone(&stream.0),
                 thread: thread::current().id(),
                 used: Instant::now(),
             });
@@ -299,7 +295,7 @@ impl Address {
     /// Takes a stream of an HTTP/2 connection of this thread, if one is free. Connections that were
     /// not used for `IDLE` are closed.
     fn take_shared(&self) -> Option<(Sender, ThreadId)> {
-        if self.at.is_alone() {
+        if self.upstream.is_alone() {
             return None;
         }
         let (thread, now) = (thread::current().id(), Instant::now());
@@ -349,7 +345,7 @@ impl Address {
 impl ConnectionLease {
     /// Returns the form of requests on the connection.
     pub(crate) fn form(&self) -> Form {
-        self.address.at.form(&self.sender)
+        self.address.upstream.form(&self.sender)
     }
 
     /// Notes a response: how long the server keeps the connection open (RFC 9112, appendix C.2.2).
@@ -368,13 +364,8 @@ impl ConnectionLease {
     pub(crate) fn retire(&self) {
         if let Sender::Http2(_, stream) = &self.sender {
             let mut shared = self.address.shared.lock();
-            shared.retain(|it| !Arc::ptr_eq(&it.streams, stream.streams()));
+            shared.retain(|it| !Arc::ptr_eq(&it.streams, &stream.0));
         }
-    }
-
-    /// Returns the permit alone, for a connection that serves no further request.
-    pub(crate) fn into_room(self) -> OwnedSemaphorePermit {
-        self.room
     }
 
     /// Makes the connection idle again, after the end of a response. If its request is still being

@@ -138,7 +138,7 @@ pub(crate) struct StreamCount {
 
 /// One stream of a connection; dropping it makes room for another.
 #[derive(Debug)]
-pub(crate) struct Stream(Arc<StreamCount>);
+pub(crate) struct Stream(pub(crate) Arc<StreamCount>);
 
 impl StreamCount {
     /// Returns a stream if there is room for one more.
@@ -153,12 +153,6 @@ impl StreamCount {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.open.load(Ordering::Relaxed) == 0
-    }
-}
-
-impl Stream {
-    pub(crate) fn streams(&self) -> &Arc<StreamCount> {
-        &self.0
     }
 }
 

@@ -138,7 +138,7 @@ pub(crate) struct Passage {
     counts: Arc<UpstreamCounts>,
     id: HeaderValue,
     /// Index of the address of the last attempt.
-    address: Option<usize>,
+    pub(crate) address: Option<usize>,
     is_counted: bool,
 }
 
@@ -217,11 +217,6 @@ impl UpstreamCounts {
 }
 
 impl Passage {
-    /// Notes the address of the attempt that follows.
-    pub(crate) const fn goes_to(&mut self, index: usize) {
-        self.address = Some(index);
-    }
-
     /// Returns the address of the last attempt, `HOST:PORT`.
     pub(crate) fn address(&self) -> Option<&str> {
         Some(&self.counts.addresses.get(self.address?)?.name)

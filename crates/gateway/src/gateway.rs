@@ -145,9 +145,9 @@ impl Gateway {
         let most = settings.max_connections.max(1);
         let mut known = before.map_or_else(Vec::new, |before| before.addresses.clone());
         let address = |at: &UpstreamAddress| {
-            let same = known.iter().position(|it| it.upstream().name == at.name);
+            let same = known.iter().position(|it| it.upstream.name == at.name);
             let same = same.map(|index| known.swap_remove(index));
-            let counted = same.as_ref().map(|same| Arc::clone(same.counted()));
+            let counted = same.as_ref().map(|same| Arc::clone(&same.counted));
             let counted = counted.unwrap_or_else(|| CountedAddress::new(&at.name));
             let address = Address::new(at.clone(), most, counted);
             if settings.health.is_some() && same.is_some_and(|same| !same.is_up()) {
@@ -156,7 +156,7 @@ impl Gateway {
             address
         };
         let addresses: Vec<_> = settings.addresses.iter().map(address).collect();
-        let counted = addresses.iter().map(|it| Arc::clone(it.counted()));
+        let counted = addresses.iter().map(|it| Arc::clone(&it.counted));
         let retries = Budget::new(BudgetSettings {
             ratio_percent: RETRY_PERCENT,
             ..BudgetSettings::default()
@@ -233,7 +233,7 @@ impl Gateway {
     /// Returns the address that a request was sent to last, `HOST:PORT`.
     pub fn sent_to(&self, progress: &RequestProgress) -> Option<&str> {
         let address = self.addresses.get(progress.address()?)?;
-        Some(&address.upstream().name)
+        Some(&address.upstream.name)
     }
 
     /// Returns the addresses that are left out: a bit for each, the first the lowest.

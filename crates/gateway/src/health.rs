@@ -58,7 +58,7 @@ impl AddressHealth {
 
     /// Returns `None` if the address does not serve.
     async fn ask(&self) -> Option<()> {
-        let upstream = self.address.upstream();
+        let upstream = &self.address.upstream;
         let mut sender = upstream.open(Wanted::Any).await.ok()?;
         let mut request = Request::new(UploadBody::default());
         *request.uri_mut() = Uri::from(self.check.path.clone());

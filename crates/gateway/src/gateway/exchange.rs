@@ -58,7 +58,7 @@ impl Gateway {
         // more for addresses that did not begin to process the request.
         while let Some(index) = self.choose(turn, failed, self.time_of(now)) {
             let address = &self.addresses[index];
-            passage.goes_to(index);
+            passage.address = Some(index);
             let patience = self.settings.connect;
             let leasing = address.lease(origin, wanted, now, self.time_of(now), patience);
             let (lease, came) = match leasing.await {
@@ -77,7 +77,7 @@ impl Gateway {
             fit(request, &form, hop);
             if form == Form::Http1 && !request.headers().contains_key(HOST) {
                 // Of HTTP/1.0, and of HTTP/2 without an authority (RFC 9112, section 3.2).
-                let own = address.upstream().host();
+                let own = address.upstream.host();
                 request.headers_mut().extend(own.map(|own| (HOST, own)));
             }
             let others = self.addresses.len() > 1;
@@ -225,7 +225,7 @@ impl Gateway {
             passage.respond(response.status(), took);
             let tunnel = Tunnel {
                 upstream: hyper::upgrade::on(&mut response),
-                room: leased.map(ConnectionLease::into_room),
+                room: leased.map(|lease| lease.room),
                 passage,
                 idle: self.settings.upgrade,
             };
