@@ -181,7 +181,7 @@ impl RedisBatch<'_, ScriptAct> {
             let ([item], [place], ScriptAct::Decide(_)) = (&*ask.items, &**places, ask.act) else {
                 return None;
             };
-            packs[*place].extend(bytes_of(&[item.limit.short_price(item.cost)]));
+            packs[*place].extend(bytes_of(&[item.limit.algorithm.short_price(item.cost)]));
         }
         Some((first.source, packs))
     }
@@ -216,7 +216,7 @@ impl RedisBatch<'_, ScriptAct> {
                     (Mode::Headroom, Some(next)) => next.cost,
                     _ => Permits::ZERO,
                 };
-                bytes.extend(bytes_of(&item.limit.price(item.cost + beside)));
+                bytes.extend(bytes_of(&item.limit.algorithm.price(item.cost + beside)));
             }
         }
         bytes

@@ -29,12 +29,12 @@ pub(super) const TRIES: u32 = 64;
 /// A request that is decided by an exchange.
 pub(super) struct Exchange<'a, A> {
     act: ActKind,
-    batch: RedisBatch<'a, A>,
+    pub(super) batch: RedisBatch<'a, A>,
     /// Keys under earlier labels, after those of the batch: index of the key, earlier limit.
     earlier: Vec<(usize, &'a Earlier)>,
     names: Vec<Vec<u8>>,
     /// True if the caller gives the time.
-    given: bool,
+    pub(super) given: bool,
 }
 
 /// The answer of an exchange, and the values to write.
@@ -71,16 +71,6 @@ impl<'a, A: Act> Exchange<'a, A> {
             names,
             given: false,
         }
-    }
-
-    /// Marks that the caller gives the time.
-    pub(super) const fn at_a_given_moment(mut self) -> Self {
-        self.given = true;
-        self
-    }
-
-    pub(super) const fn batch(&self) -> &RedisBatch<'a, A> {
-        &self.batch
     }
 
     /// Returns the names of all keys.

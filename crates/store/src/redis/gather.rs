@@ -286,7 +286,7 @@ impl GatherInner {
             return Ok(Vec::new());
         }
         let batch = RedisBatch::of(group.iter().map(|waiting| &waiting.ask));
-        let losses = self.hints.losses();
+        let losses = self.hints.losses.so_far();
         let hints = given.map_or_else(|| self.hints.of(&batch), |_| None);
         let Some((script, arguments)) = batch.script(&self.scripts, given, hints) else {
             return Err(Trouble::Refused("a limit has no Lua form".into()));

@@ -53,7 +53,7 @@ impl Losses {
 pub(super) struct KeyHints {
     places: Box<[Mutex<KeyHint>]>,
     hashers: [RandomState; 2],
-    losses: Losses,
+    pub(super) losses: Losses,
     /// Last reading of the store's clock, and when it was received.
     clock: Mutex<Option<(UnixMicros, Instant)>>,
 }
@@ -83,14 +83,9 @@ impl KeyHints {
         }
     }
 
-    /// Returns the number of losses so far.
-    pub(super) fn losses(&self) -> u32 {
-        self.losses.so_far()
-    }
-
     /// Returns the debts to send for the keys of a batch; `None` if there is no debt to send.
     pub(super) fn of<A: Act>(&self, batch: &RedisBatch<'_, A>) -> Option<Vec<Option<Paid>>> {
-        let losses = self.losses();
+        let losses = self.losses.so_far();
         let hint = |item: &Item| {
             gcra(item)?;
             let (mark, place) = self.place(&item.name);
@@ -261,7 +256,7 @@ mod tests {
         fn hears(&self, name: &str, at: u64, owed: u64) {
             let seen = ReplyFacts {
                 at: UnixMicros::new(at),
-                losses: self.hints.losses(),
+                losses: self.hints.losses.so_far(),
                 before: None,
                 after: Some(paid(owed)),
                 lowered: false,

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Call, Gcra, Limit, LimitKeys, LimitScope, LuaTwin, Origin,
-    Permits, StoredForm, UnixMicros,
+    StoredForm, UnixMicros,
 };
 
 use super::state::micros_left;
@@ -100,7 +100,7 @@ impl Earlier {
 
     /// Returns true if a state of it may still matter. The first call that knows the time
     /// sets the end of that.
-    fn matters(&self, now: UnixMicros) -> bool {
+    pub(super) fn matters(&self, now: UnixMicros) -> bool {
         if now == UnixMicros::default() {
             return true;
         }
@@ -154,22 +154,6 @@ impl Prepared {
             algorithm,
             earlier,
         }
-    }
-
-    /// Returns the number that the short twin reads for a cost.
-    pub(super) fn short_price(&self, cost: Permits) -> f64 {
-        self.algorithm.short_price(cost)
-    }
-
-    /// Returns true if a key that is not there may have been used under an earlier label.
-    /// `now` is any recent reading of the store's clock.
-    pub(super) fn may_inherit(&self, now: UnixMicros) -> bool {
-        self.earlier.iter().any(|earlier| earlier.matters(now))
-    }
-
-    /// Returns the numbers that the twin reads for a cost.
-    pub(super) fn price(&self, cost: Permits) -> [f64; 4] {
-        self.algorithm.price(cost)
     }
 }
 

@@ -285,7 +285,8 @@ impl RedisStore {
     fn has_script<A: Act>(&self, ask: &RedisRequest<A>) -> bool {
         let now = UnixMicros::new(self.latest.load(Ordering::Relaxed));
         let mut limits = ask.items.iter().map(|item| &item.limit);
-        limits.all(|limit| limit.twin.is_some() && !limit.may_inherit(now))
+        limits
+            .all(|limit| limit.twin.is_some() && !limit.earlier.iter().any(|old| old.matters(now)))
             && !RedisBatch::of([ask]).names_one_twice()
     }
 
@@ -325,14 +326,11 @@ impl RedisStore {
     ) -> Result<A::Answer, Trouble> {
         // No call spans two slots, so earlier states in other slots are not inherited.
         let has_slots = self.servers.has_slots();
-        let exchange = Exchange::of(ask, |index, earlier| {
+        let mut exchange = Exchange::of(ask, |index, earlier| {
             let name = name::name(&self.config.prefix, &earlier.label, keys[index]);
             (!has_slots || slot_of(&name) == slot).then_some(name)
         });
-        let exchange = match given {
-            Some(_) => exchange.at_a_given_moment(),
-            None => exchange,
-        };
+        exchange.given = given.is_some();
         let names = exchange.names();
         let _turns = self.turns.take(&names).await;
         let remembers = given.is_none();
@@ -343,14 +341,14 @@ impl RedisStore {
                 keys: &names,
                 arguments: std::slice::from_ref(&given),
             };
-            let losses = self.hints.losses();
+            let losses = self.hints.losses.so_far();
             let found = self.find(slot, load).await?;
-            let hints = self.hints.of(exchange.batch()).filter(|_| remembers);
+            let hints = self.hints.of(&exchange.batch).filter(|_| remembers);
             let exchanged = exchange.decide(&found, hints.as_deref())?;
             let note = || {
                 if remembers {
                     let after = &exchanged.after;
-                    self.hints.note(exchange.batch(), &found, after, losses);
+                    self.hints.note(&exchange.batch, &found, after, losses);
                 }
             };
             let Some(arguments) = exchanged.swap else {

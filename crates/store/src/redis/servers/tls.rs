@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::StoreError;
-use crate::redis::config::{RedisIdentity, RedisTls};
+use crate::redis::config::RedisTls;
 
 /// Maximum bytes of an answer to PING: an error is a line.
 const MAX_PONG: usize = 1 << 10;
@@ -99,7 +99,10 @@ impl Terms {
         let client = match &config.identity {
             None => builder.with_no_client_auth(),
             Some(identity) => {
-                let (chain, key) = ours(identity)?;
+                let key = PrivateKeyDer::from_pem_slice(&identity.key);
+                let key =
+                    key.map_err(|_| misconfigured("`client_key`: no private key in PEM".into()))?;
+                let chain = chain("client_certificate", &identity.certificate)?;
                 let client = builder.with_client_auth_cert(chain, key);
                 client.map_err(|why| {
                     misconfigured(format!(
@@ -154,14 +157,6 @@ fn roots(ca: Option<&[u8]>) -> Result<RootCertStore, StoreError> {
         return Err(StoreError::Misconfigured(why.into()));
     }
     Ok(roots)
-}
-
-type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
-
-fn ours(identity: &RedisIdentity) -> Result<Identity, StoreError> {
-    let key = PrivateKeyDer::from_pem_slice(&identity.key)
-        .map_err(|_| StoreError::Misconfigured("`client_key`: no private key in PEM".into()))?;
-    Ok((chain("client_certificate", &identity.certificate)?, key))
 }
 
 fn chain(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, StoreError> {
