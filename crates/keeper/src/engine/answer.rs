@@ -179,12 +179,6 @@ impl Answer {
         self.policy.rules.get(entry.rule as usize)
     }
 
-    /// Returns the same answer, for a request that took permits under the name `lease`.
-    pub(crate) fn lent_to(self, lease: LeaseId) -> Self {
-        let lease = Some(lease);
-        Self { lease, ..self }
-    }
-
     /// Returns true if the request may pass.
     pub fn allowed(&self) -> bool {
         self.decisions.admitted

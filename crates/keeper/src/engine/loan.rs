@@ -55,7 +55,9 @@ impl<S: Store, C: Clock> Keeper<S, C> {
                 self.store().acquire(&list, Lend::To(lease), now).await?
             }
         };
-        Ok(Answer::new(policy, charges, decisions, now).lent_to(lease))
+        let mut answer = Answer::new(policy, charges, decisions, now);
+        answer.lease = Some(lease);
+        Ok(answer)
     }
 
     /// Takes permits back; returns for each how many they were: zero if they came back before, or

@@ -69,9 +69,7 @@ impl Answer {
     pub fn decision(&self) -> Option<&DecisionId> {
         self.open.as_deref()
     }
-}
 
-impl Answer {
     /// Returns the end of the time in which a report corrects its charges; `None` if no report does,
     /// or if the request is refused.
     pub(crate) fn reported_until(&self) -> Option<Time> {

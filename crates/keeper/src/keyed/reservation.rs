@@ -62,8 +62,8 @@ impl<K: LimitKey, A: Into<AnyAlgorithm>, C: Clock> KeyLimit<'_, K, A, C> {
         A: Reserve,
     {
         let key = self.key.key_bytes();
-        self.limiter
-            .promise_supported(key.as_ref(), cost, max_wait.into())
+        let promised = self.limiter.promise(key.as_ref(), cost, max_wait.into());
+        promised.unwrap_or_else(|_| unreachable!("an algorithm that is `Reserve` supports it"))
     }
 }
 
@@ -158,11 +158,6 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
             limiter: self.id,
             version,
         })
-    }
-
-    fn promise_supported(&self, key: &[u8], cost: u64, max_wait: Nanos) -> KeyedReservation {
-        self.promise(key, cost, max_wait)
-            .expect("an algorithm that is `Reserve` supports reservations")
     }
 
     fn denied(&self, decision: Decision) -> Reserved {

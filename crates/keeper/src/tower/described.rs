@@ -70,7 +70,7 @@ impl Described {
 
     /// Changes are shown by this one and its later clones, not by earlier ones.
     fn show_again(&mut self) {
-        let limited = self.shown.with(|shown| shown.limited().clone());
+        let limited = self.shown.with(|shown| shown.limited.clone());
         let shown = Arc::new(ShownLimit::new(limited, &self.look));
         self.shown = Arc::new(Latest::new(shown));
     }
@@ -144,7 +144,7 @@ impl Described {
     /// Returns the current limit, rebuilt if it was changed.
     fn shown(&self, limited: Limited) -> Arc<ShownLimit> {
         let shown = self.shown.with(Arc::clone);
-        if *shown.limited() == limited {
+        if shown.limited == limited {
             return shown;
         }
         let shown = Arc::new(ShownLimit::new(limited, &self.look));

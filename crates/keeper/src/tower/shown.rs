@@ -66,7 +66,7 @@ impl Limited {
 /// A limit with its appearance.
 #[derive(Debug)]
 pub(super) struct ShownLimit {
-    limited: Limited,
+    pub(super) limited: Limited,
     look: Appearance,
     text: String,
     /// The value of `RateLimit-Policy`, where that is sent.
@@ -94,10 +94,6 @@ impl ShownLimit {
         });
         shown.promise = promise;
         shown
-    }
-
-    pub(super) const fn limited(&self) -> &Limited {
-        &self.limited
     }
 
     pub(super) fn report(&self, decision: Decision, cost: Permits) -> LimitReport<'_> {
@@ -130,7 +126,11 @@ impl ShownLimit {
             put(headers, names::RATELIMIT_POLICY, promise.clone());
         }
         let (wait, mut value) = (report.decision.verdict.retry_after(), FieldText::new());
-        let mut put = |name, value: &str| put_text(headers, name, value);
+        let mut put = |name, value: &str| {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                put(headers, name, value);
+            }
+        };
         put_balance(&[report], self.look.headers, &mut value, &mut put);
         put_wait(wait, &mut value, &mut put);
     }
@@ -155,11 +155,4 @@ pub(super) fn put(headers: &mut HeaderMap, name: &'static str, value: HeaderValu
         }
     };
     headers.append(list, value);
-}
-
-/// Like [`put`], for a text: names and numbers, which can be sent; others are left out.
-pub(super) fn put_text(headers: &mut HeaderMap, name: &'static str, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        put(headers, name, value);
-    }
 }
