@@ -97,17 +97,10 @@ pub enum ReportRows {
     },
 }
 
-/// Requests per second, and number of requests, of the eight phases (founding document 0).
-const EIGHT: [(u64, u64); 8] = [
-    (1, 10),
-    (2, 20),
-    (5, 50),
-    (10, 100),
-    (20, 200),
-    (25, 250),
-    (50, 500),
-    (100, 1_000),
-];
+/// Requests per second of the eight phases (founding document 0).
+const EIGHT: [u64; 8] = [1, 2, 5, 10, 20, 25, 50, 100];
+/// Length of a phase, in seconds.
+const PHASE: u64 = 10;
 /// Pause before a refused request of the eight phases asks again.
 const POLL: Nanos = Nanos::from_millis(10);
 /// Maximum number of rows of a report about one stretch of traffic: their length is round.
@@ -137,12 +130,12 @@ impl Workload {
     /// The eight phases of founding document 0: from 1 to 100 requests a second, ten seconds
     /// each; a refused request asks again every 10 ms until it is served.
     pub fn eight_phases() -> Self {
-        let phases = EIGHT.iter().filter_map(|&(per_second, requests)| {
+        let phases = EIGHT.iter().filter_map(|&per_second| {
             let rate = Rate::new(per_second, Nanos::SECOND)?;
-            let arrivals = (0..requests).map(|index| one(rate.moment(index)));
+            let arrivals = (0..per_second * PHASE).map(|index| one(rate.moment(index)));
             Some(WorkloadPhase {
                 arrivals: arrivals.collect(),
-                span: rate.moment(requests),
+                span: Nanos::from_secs(PHASE),
                 rate: Some(rate),
             })
         });
