@@ -39,40 +39,29 @@ pub(super) fn name(prefix: &str, label: &Label, key: Key<'_>) -> Box<[u8]> {
         is_final,
     } = label;
     let mut name = String::with_capacity(prefix.len() + limit.len() + key.as_bytes().len() + 16);
-    name.push_str(prefix);
-    name.push_str(":{");
-    if *is_final {
-        let _ = write!(name, "{FINAL}}}:{limit}{shape}"); // cannot fail
-        if well_formed(key) {
-            for part in key.parts() {
-                name.push(':');
-                push_value(&mut name, part);
-            }
-        } else {
-            name.push('!');
-            push_value(&mut name, key.as_bytes());
+    name.extend([prefix, ":{"]);
+    let mut parts = well_formed(key).then(|| key.parts());
+    match &mut parts {
+        _ if *is_final => name.extend([FINAL, "}:"]),
+        Some(parts) => {
+            let Some(subject) = parts.next() else {
+                name.extend([&**limit, "}", shape]);
+                return name.into_bytes().into();
+            };
+            push_value(&mut name, subject);
+            name.push_str("}:");
         }
-        return name.into_bytes().into();
+        None => {
+            push_value(&mut name, key.as_bytes());
+            name.push_str("}!");
+        }
     }
-    if !well_formed(key) {
+    name.extend([&**limit, shape]);
+    if parts.is_none() && *is_final {
+        name.push('!');
         push_value(&mut name, key.as_bytes());
-        name.push_str("}!");
-        name.push_str(limit);
-        name.push_str(shape);
-        return name.into_bytes().into();
     }
-    let mut parts = key.parts();
-    let Some(subject) = parts.next() else {
-        name.push_str(limit);
-        name.push('}');
-        name.push_str(shape);
-        return name.into_bytes().into();
-    };
-    push_value(&mut name, subject);
-    name.push_str("}:");
-    name.push_str(limit);
-    name.push_str(shape);
-    for part in parts {
+    for part in parts.into_iter().flatten() {
         name.push(':');
         push_value(&mut name, part);
     }
@@ -172,9 +161,10 @@ fn push_value(name: &mut String, value: &[u8]) {
     let start = name.len();
     for &byte in value {
         match byte {
-            b'%' | b':' | b'{' | b'}' | b'#' => push_hex(name, byte),
-            b'!'..=b'~' => name.push(char::from(byte)),
-            _ => push_hex(name, byte),
+            b'!'..=b'~' if !b"%:{}#".contains(&byte) => name.push(char::from(byte)),
+            _ => {
+                let _ = write!(name, "%{byte:02X}"); // cannot fail
+            }
         }
         if name.len() - start > MAX_VALUE {
             name.truncate(start);
@@ -185,10 +175,6 @@ fn push_value(name: &mut String, value: &[u8]) {
             return;
         }
     }
-}
-
-fn push_hex(name: &mut String, byte: u8) {
-    let _ = write!(name, "%{byte:02X}");
 }
 
 #[cfg(test)]
