@@ -7,7 +7,7 @@
 //!   password  "file:/run/secrets/redis" /
 //! ```
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -138,28 +138,23 @@ fn tls_files(tls: &StoreTls) -> Result<RedisTls, StoreError> {
 /// assert!(missing.is_err_and(|error| error.to_string().contains("NO_SUCH_VARIABLE")));
 /// ```
 pub fn read_secret(name: &str, secret: &Secret) -> Result<String, StoreError> {
-    let absent = |place: String, why: String| {
+    let place = match secret {
+        Secret::Env(variable) => format!("the environment variable {variable}"),
+        Secret::File(path) => format!("the file `{}`", path.display()),
+    };
+    let absent = |why: &dyn Display| {
         StoreError::Misconfigured(format!("cannot read `{name}` from {place}: {why}"))
     };
     let found = match secret {
-        Secret::Env(variable) => std::env::var(variable).map_err(|error| {
-            absent(
-                format!("the environment variable {variable}"),
-                error.to_string(),
-            )
-        })?,
+        Secret::Env(variable) => std::env::var(variable).map_err(|why| absent(&why))?,
         Secret::File(path) => read(path, MAX_SECRET_BYTES)
             .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other))
-            .map_err(|error| absent(format!("the file `{}`", path.display()), error.to_string()))?,
+            .map_err(|why| absent(&why))?,
     };
     let found = found.strip_suffix('\n').unwrap_or(&found);
     let found = found.strip_suffix('\r').unwrap_or(found);
     if found.is_empty() {
-        let place = match secret {
-            Secret::Env(variable) => format!("the environment variable {variable}"),
-            Secret::File(path) => format!("the file `{}`", path.display()),
-        };
-        return Err(absent(place, "the value is empty".into()));
+        return Err(absent(&"the value is empty"));
     }
     Ok(found.to_owned())
 }
