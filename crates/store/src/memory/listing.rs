@@ -17,43 +17,7 @@ pub struct KeyEntry {
 }
 
 /// Least remaining first, then the longest to reset, then by key: a total order.
-type Rank<K> = (Permits, Reverse<Nanos>, K);
-
-/// Keeps the `top` keys with the least remaining of all that are shown.
-pub(super) struct Listing {
-    top: usize,
-    kept: BTreeMap<Rank<Vec<u8>>, Decision>,
-}
-
-impl Listing {
-    pub(super) const fn new(top: usize) -> Self {
-        let kept = BTreeMap::new();
-        Self { top, kept }
-    }
-
-    pub(super) fn show(&mut self, key: &[u8], decision: Decision) {
-        let (remaining, reset_after) = (decision.remaining, Reverse(decision.reset_after));
-        if self.kept.len() >= self.top {
-            let comes_before = |last: &Rank<Vec<u8>>| {
-                let last: Rank<&[u8]> = (last.0, last.1, &last.2);
-                (remaining, reset_after, key) < last
-            };
-            let last = self.kept.last_entry();
-            let Some(last) = last.filter(|last| comes_before(last.key())) else {
-                return;
-            };
-            let _passed = last.remove();
-        }
-        self.kept
-            .insert((remaining, reset_after, key.to_vec()), decision);
-    }
-
-    pub(super) fn into_entries(self) -> Vec<KeyEntry> {
-        let kept = self.kept.into_iter();
-        kept.map(|((.., key), decision)| KeyEntry { key, decision })
-            .collect()
-    }
-}
+type Rank = (Permits, Reverse<Nanos>, Vec<u8>);
 
 impl MemoryStore {
     /// Returns the `top` keys of a limit with the least remaining; keys that owe nothing are left
@@ -75,16 +39,32 @@ impl MemoryStore {
         now: Time,
         is_wanted: impl Fn(&Decision) -> bool,
     ) -> Vec<KeyEntry> {
-        let mut listing = Listing::new(top);
+        let mut listed: BTreeMap<Rank, Decision> = BTreeMap::new();
+        let mut show = |key: &[u8], decision: Decision| {
+            if !is_wanted(&decision) {
+                return;
+            }
+            let (remaining, reset_after) = (decision.remaining, Reverse(decision.reset_after));
+            if listed.len() >= top {
+                let comes_before = |(left, reset, last): &Rank| {
+                    (remaining, reset_after, key) < (*left, *reset, &**last)
+                };
+                let last = listed.last_entry();
+                let Some(last) = last.filter(|last| comes_before(last.key())) else {
+                    return;
+                };
+                let _passed = last.remove();
+            }
+            listed.insert((remaining, reset_after, key.to_vec()), decision);
+        };
         for shard in 0..self.shards.len() {
             if let Some(tables) = self.lock(shard).known(limit, now) {
-                tables.show_live(now, &mut |key, decision| {
-                    if is_wanted(&decision) {
-                        listing.show(key, decision);
-                    }
-                });
+                tables.show_live(now, &mut show);
             }
         }
-        listing.into_entries()
+        let entries = listed.into_iter();
+        entries
+            .map(|((.., key), decision)| KeyEntry { key, decision })
+            .collect()
     }
 }
