@@ -47,7 +47,7 @@ use crate::{Clock, RuntimeClock, SystemClock};
 pub use by_hash::ByHash;
 pub use key::LimitKey;
 #[cfg(feature = "tower")]
-pub(crate) use key::one_address;
+pub(crate) use key::{one_address, push_varint};
 pub use key_limit::KeyLimit;
 use lines::KeyLines;
 pub use reservation::KeyedReservation;

@@ -13,6 +13,7 @@ use std::hash::{Hash, Hasher};
 use smallvec::SmallVec;
 
 use super::LimitKey;
+use super::key::push_varint;
 
 /// Any value that is `Hash + Eq` as a key: an enum, a struct, a tuple of these, a type of another
 /// crate.
@@ -61,18 +62,6 @@ impl<K: Hash + Eq> LimitKey for ByHash<K> {
 /// A hasher that collects the bytes instead of hashing them.
 struct Collected(SmallVec<[u8; 64]>);
 
-impl Collected {
-    /// Appends seven bits a byte, the lowest first: a small number takes one byte.
-    #[expect(clippy::cast_possible_truncation, reason = "a byte takes seven bits")]
-    fn short(&mut self, mut number: u64) {
-        while number > 127 {
-            self.0.push((number & 127) as u8 | 128);
-            number >>= 7;
-        }
-        self.0.push(number as u8);
-    }
-}
-
 macro_rules! little_endian {
     ($($write:ident($number:ty);)*) => {$(
         #[inline]
@@ -98,12 +87,12 @@ impl Hasher for Collected {
     /// Lengths are written by this method, variants of enums by the next.
     #[inline]
     fn write_usize(&mut self, number: usize) {
-        self.short(number as u64);
+        push_varint(number as u64, |byte| self.0.push(byte));
     }
 
     #[inline]
     fn write_isize(&mut self, number: isize) {
-        self.short((number as i64).cast_unsigned());
+        push_varint((number as i64).cast_unsigned(), |byte| self.0.push(byte));
     }
 
     /// Returns FNV-1a of the bytes, for a `Hash` that asks: no key is found by it.

@@ -55,17 +55,22 @@ pub trait LimitKey {
 /// Bytes of a tuple; most need no place on the heap.
 type TupleBytes = SmallVec<[u8; 64]>;
 
-/// Appends a part after its length, seven bits a byte, the lowest first.
+/// Passes a number to `push`, seven bits a byte, the lowest first: a small one takes one byte.
 #[expect(clippy::cast_possible_truncation, reason = "a byte takes seven bits")]
+#[inline]
+pub(crate) fn push_varint(mut number: u64, mut push: impl FnMut(u8)) {
+    while number > 127 {
+        push((number & 127) as u8 | 128);
+        number >>= 7;
+    }
+    push(number as u8);
+}
+
+/// Appends a part after its length.
 fn push_part(bytes: &mut TupleBytes, part: &impl LimitKey) {
     let part = part.key_bytes();
     let part = part.as_ref();
-    let mut length = part.len();
-    while length > 127 {
-        bytes.push((length & 127) as u8 | 128);
-        length >>= 7;
-    }
-    bytes.push(length as u8);
+    push_varint(part.len() as u64, |byte| bytes.push(byte));
     bytes.extend_from_slice(part);
 }
 

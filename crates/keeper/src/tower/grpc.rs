@@ -22,6 +22,7 @@ use ratekeeper_core::Nanos;
 
 use super::denial::Denial;
 use super::key_source::no_key::NoKey;
+use crate::keyed::push_varint;
 
 const INVALID_ARGUMENT: u8 = 3;
 const DEADLINE_EXCEEDED: u8 = 4;
@@ -136,28 +137,15 @@ fn status(code: u8, message: &str, wait: Nanos) -> Vec<u8> {
 fn put_number(out: &mut Vec<u8>, field: u8, number: u64) {
     if number > 0 {
         out.push(field << 3);
-        put_varint(out, number);
+        push_varint(number, |byte| out.push(byte));
     }
 }
 
 /// Adds a field of bytes, or of a message.
 fn put_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     out.push(field << 3 | 2);
-    put_varint(out, bytes.len() as u64);
+    push_varint(bytes.len() as u64, |byte| out.push(byte));
     out.extend_from_slice(bytes);
-}
-
-/// Adds a number in groups of seven bits per byte, the lowest first.
-fn put_varint(out: &mut Vec<u8>, mut number: u64) {
-    loop {
-        let seven = (number & 127) as u8; // below 128
-        number >>= 7;
-        if number == 0 {
-            out.push(seven);
-            return;
-        }
-        out.push(seven | 128);
-    }
 }
 
 #[cfg(test)]
