@@ -141,11 +141,13 @@ impl Zones {
             match name {
                 "limit_req_zone" | "limit_conn_zone" => match SharedZone::read(directive) {
                     Ok(zone) => {
-                        for word in directive.others(&["zone", "rate", "sync"]).iter().skip(1) {
-                            let why = if word.starts_with('$') {
-                                "is part of one key, and counted if empty, too"
-                            } else {
-                                "is skipped: nginx itself has no such word"
+                        for word in directive.others(&["zone", "rate"]).iter().skip(1) {
+                            let why = match word.as_str() {
+                                "sync" => "is skipped: machines share counters by [store.redis]",
+                                word if word.starts_with('$') => {
+                                    "is part of one key, and counted if empty, too"
+                                }
+                                _ => "is skipped: nginx itself has no such word",
                             };
                             directive.unsupported(&format!("`{word}` {why}"), writer);
                         }

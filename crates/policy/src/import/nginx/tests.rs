@@ -136,7 +136,7 @@ fn lists(text: &str, expected: &[&str]) {
 #[test]
 fn each_skipped_word_is_listed() {
     lists(
-        "limit_req_zone $binary_remote_addr $uri zone=a:1m rate=1r/s color=red;
+        "limit_req_zone $binary_remote_addr $uri zone=a:1m rate=1r/s color=red sync;
          limit_conn_zone $binary_remote_addr zone=c:1m shape=round;
          limit_req_whitelist geo_var_name=free;
          server { limit_req zone=a burst=5 forbid_action=@busy; limit_conn c 2;
@@ -144,6 +144,7 @@ fn each_skipped_word_is_listed() {
         &[
             "`$uri` is part of one key",
             "`color=red` is skipped",
+            "`sync` is skipped: machines share counters by [store.redis]",
             "`shape=round` is skipped",
             "limit_req_whitelist: nginx itself has no such directive",
             "`forbid_action=@busy` is skipped",
@@ -195,6 +196,18 @@ fn an_empty_key_is_an_exception() {
         (
             "map $request_method $key { default \"\"; POST $binary_remote_addr; }",
             "match = { method = \"POST\" }\nkey = [\"ip/128\"]",
+        ),
+        (
+            "map $request_method $key { default \"\"; GET $uri; PUT $uri; }",
+            "match = { method = [\"GET\", \"PUT\", \"!HEAD\"] }\nkey = [\"path\"]",
+        ),
+        (
+            "map $request_method $key { default \"\"; GET $uri; HEAD $uri; }",
+            "match = { method = [\"GET\", \"HEAD\"] }\nkey = [\"path\"]",
+        ),
+        (
+            "map $request_method $key { default $uri; GET \"\"; }",
+            "match = { method = \"!GET\" }\nkey = [\"path\"]",
         ),
         (
             "map $http_x_internal $key { default $http_x_api_key; 1 ''; }",

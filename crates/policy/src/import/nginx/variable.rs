@@ -97,7 +97,7 @@ impl Variables {
         let others = table.cases.iter();
         let others = others.filter(|(_, key)| key.is_empty() == is_counted);
         let sign = if is_counted { "!" } else { "" };
-        let listed: Vec<_> = others.map(|(value, _)| format!("{sign}{value}")).collect();
+        let mut listed: Vec<_> = others.map(|(value, _)| format!("{sign}{value}")).collect();
         if listed.is_empty() {
             return Ok(key.clone());
         }
@@ -108,6 +108,10 @@ impl Variables {
         if table.field.contains('.') && listed.iter().any(has_case) {
             let why = format!("the values of ${name} are compared exactly, by nginx in any case");
             limit.lost.push(why);
+        }
+        let lists = |method: &str| listed.iter().any(|it| it.eq_ignore_ascii_case(method));
+        if table.field == "method" && lists("GET") && !lists("HEAD") {
+            listed.push("!HEAD".to_owned()); // which GET counts here, and not in nginx
         }
         limit.matches.push((table.field.clone(), listed));
         Ok(key.clone())
