@@ -84,6 +84,7 @@ fn ask(keeper: &TestKeeper, path: &str, plan: &str) -> (u16, u64, bool) {
         path,
         ip: Some([192, 0, 2, 1].into()),
         attributes: &[("plan", plan)],
+        routes: &["spare".into()],
         ..Facts::default()
     };
     let answer = keeper.check_now(&facts, Scope::All);
@@ -217,9 +218,12 @@ fn every_kind_of_limit_refuses_a_key_that_is_banned_by_hand() {
         "limit = \"5/1m\"\nban = { after = 3, within = \"1h\", for = \"1s\" }",
         "limit = \"5/1m\"\ncost = [{ path = \"/x\", is = 5 }]",
         "balance = { start = 9, max = 10 }",
+        "limit = \"5/1m\"\non_limit = \"route:spare\"",
     ] {
         let text = format!(
-            "[[limit]]\nname = \"l\"\nkey = [\"ip\"]\n{limit}\n\
+            "[listen.proxy]\nupstream = \"http://127.0.0.1:1\"\n\
+             [[listen.proxy.route]]\nname = \"spare\"\nupstream = \"http://127.0.0.1:1\"\n\
+             [[limit]]\nname = \"l\"\nkey = [\"ip\"]\n{limit}\n\
              [[limit]]\nname = \"spare\"\nkey = [\"ip\"]\nlimit = \"90/1m\"\n"
         );
         let keeper = keeper(&text);

@@ -271,6 +271,28 @@ fn a_ban_refuses_the_preflights_of_what_it_refuses() {
 }
 
 #[test]
+fn a_ban_by_hand_refuses_preflights_under_limits_without_bans() {
+    let upstream = Upstream::hello();
+    let limit = "[[limit]]\nname = \"api\"\nkey = [\"ip\"]\nlimit = \"9/1h\"\n";
+    let proxy = Proxy::start(
+        &[upstream.address],
+        "cors = [\"https://app.example\"]",
+        limit,
+    );
+    let mut client = proxy.client();
+    let mut ask = || {
+        let request = preflight("https://app.example", "PUT", "\r\n");
+        client.ask(&request).status()
+    };
+    assert_eq!(ask(), 200);
+    let mut admin = Client::new(proxy.service.address(Door::Admin).unwrap());
+    let ban = "POST /v1/bans?limit=api&key=127.0.0.1&for=1h HTTP/1.1\r\nhost: localhost\r\n\
+               content-length: 0\r\n\r\n";
+    assert_eq!(admin.ask(ban).status(), 200);
+    assert_eq!(ask(), 429);
+}
+
+#[test]
 fn preflights_of_listed_origins_are_forwarded_and_no_limit_counts_them() {
     let upstream =
         Upstream::with("HTTP/1.1 204 No Content\r\naccess-control-allow-origin: *\r\n\r\n");

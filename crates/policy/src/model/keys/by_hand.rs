@@ -170,6 +170,11 @@ impl ByHand {
         self.table.load_full()
     }
 
+    /// Returns true once a key was set, even if it is lifted since.
+    pub fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
+    }
+
     /// Replaces the table `before`; returns false if another one is in force.
     pub fn replace(&self, before: &Arc<HandTable>, next: HandTable) -> bool {
         if !next.limits.is_empty() {
@@ -182,7 +187,7 @@ impl ByHand {
     /// Returns the entry of a key whose time has not ended, and the time that is left.
     #[inline]
     pub fn of(&self, limit: &str, key: Key<'_>, unix_millis: u64) -> Option<(HandAct, Nanos)> {
-        if !self.is_used.load(Ordering::Relaxed) {
+        if !self.is_used() {
             return None;
         }
         let table = self.table.load();

@@ -101,7 +101,8 @@ impl Policy {
             let limit = rule.limit_of(numbers, self.origin)?;
             Some(out.add_replaced(limit, numbers))
         });
-        let is_diverted = mode == Mode::Enforce && rule.is_diverted(keys.request.facts);
+        let is_diverted =
+            mode == Mode::Enforce && banned.is_none() && rule.is_diverted(keys.request.facts);
         let entry = Entry {
             rule: index,
             key: start..out.bytes.end(),

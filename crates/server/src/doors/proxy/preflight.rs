@@ -66,11 +66,12 @@ impl ProxyDoor {
             headers: &headers,
             ..tower::target(parts)
         };
-        let may_ban = |rule: &Rule| rule.limit.algorithm.bans().is_some();
+        let bans_by_itself = |rule: &Rule| rule.limit.algorithm.bans().is_some();
+        let may_ban = policy.by_hand.is_used() || policy.rules.iter().any(bans_by_itself);
         let bans = |outcome: Outcome<'_>| {
             outcome.refuses() && matches!(outcome.decision.verdict, Verdict::Banned { .. })
         };
-        let refusal = if policy.rules.iter().any(may_ban)
+        let refusal = if may_ban
             && let Ok(answer) = keeper.peek(&facts, Scope::All).await
             && answer.outcomes().any(bans)
         {
