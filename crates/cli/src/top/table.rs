@@ -8,12 +8,10 @@ use crate::words;
 
 /// Maximum width of the text of a key.
 const KEY_WIDTH: usize = 31;
-/// Width of a table that is printed once, and the maximum of a note; JSON has all of it.
-const WIDTH: usize = 80;
 /// Width from which there is room for all of the notes of a key.
 pub(super) const WIDE: usize = 120;
 
-/// Returns the limits and the keys, as `--once` prints them.
+/// Returns the limits and the keys, as `--once` prints them: notes and upstreams whole.
 pub(crate) fn table(board: &Board) -> Vec<String> {
     let mut lines = vec![LIMIT_HEAD.to_owned()];
     lines.extend(board.limits.iter().map(limit_line));
@@ -24,7 +22,7 @@ pub(crate) fn table(board: &Board) -> Vec<String> {
     if let Some(limit) = &board.limit {
         lines.push(String::new());
         lines.push(key_head(limit, ""));
-        lines.extend(board.keys.iter().map(|row| key_line(row, board, WIDTH)));
+        lines.extend(board.keys.iter().map(|row| key_line(row, board, WIDE)));
         if board.unlisted_at_most > 0 {
             let most = words::count(board.unlisted_at_most);
             lines.push(format!("no other key has more than {most}"));
@@ -48,8 +46,7 @@ pub(super) fn note_line(note: &str) -> String {
 
 /// Returns a text on one line, without escapes of a terminal.
 pub(super) fn plain(text: &str) -> String {
-    let shown: String = text.chars().filter(|c| !c.is_control()).collect();
-    clipped(&shown, WIDTH)
+    text.chars().filter(|c| !c.is_control()).collect()
 }
 
 const LIMIT_HEAD: &str = "LIMIT          MODE          /s   DENIED           SPENT  KEYS REFUSED";
@@ -161,17 +158,17 @@ mod tests {
             ..Board::default()
         };
         for (since, free, (by_minute, width), expected) in [
-            (None, None, (true, WIDTH), ""),
+            (None, None, (true, 80), ""),
             (
                 Some("2025-12-31T23:59:30Z"),
                 Some(41_800),
-                (true, WIDTH),
+                (true, 80),
                 "free in 42 s",
             ),
             (
                 Some("2025-12-31T23:18:59Z"),
                 Some(0),
-                (true, WIDTH),
+                (true, 80),
                 "denied 41 min running",
             ),
             (
@@ -215,11 +212,22 @@ mod tests {
             }),
             ..KeyRow::default()
         };
-        let line = key_line(&row, &board(true), WIDTH);
+        let line = key_line(&row, &board(true), 80);
         assert!(
             line.ends_with("denied 119 min running") && line.len() <= 84,
             "{line}"
         );
+    }
+
+    #[test]
+    fn a_note_of_a_table_that_is_printed_once_is_not_cut() {
+        let note = "the upstream http://127.0.0.1:3000 is down: ".repeat(3);
+        let board = Board {
+            notes: vec![note.clone()],
+            ..Board::default()
+        };
+        let lines = table(&board);
+        assert!(lines.iter().any(|line| line.ends_with(&note)), "{lines:?}");
     }
 
     #[test]

@@ -18,9 +18,9 @@ impl Screen {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let mut lines = vec![Line::styled(self.title(), bold), Line::raw(self.totals())];
         let upstreams = self.board.upstreams.iter().take(MAX_NOTES);
-        lines.extend(upstreams.map(|row| Line::raw(plain(&row.text()))));
+        lines.extend(upstreams.map(|row| Line::raw(clipped(&plain(&row.text()), width))));
         let notes = self.board.notes.iter().take(MAX_NOTES);
-        lines.extend(notes.map(|note| Line::styled(note_line(note), bold)));
+        lines.extend(notes.map(|note| Line::styled(clipped(&note_line(note), width), bold)));
         self.limit_lines(&mut lines, width, height);
         lines.push(Line::raw(""));
         let rows = height.saturating_sub(lines.len() + 3);
