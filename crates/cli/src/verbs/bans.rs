@@ -110,6 +110,13 @@ impl HandArgs {
         query.extend([("act", act), ("for", &*span)]);
         let answer = self.call.client()?.call("POST", "/v1/bans", &query)?;
         self.call.show(&answer, output, line(&answer))?;
+        if let (Some("ban"), Some(mode @ ("shadow" | "off"))) =
+            (answer["act"].as_str(), answer["mode"].as_str())
+        {
+            output.talk(format!(
+                "the limit refuses nothing: its policy says mode = \"{mode}\""
+            ));
+        }
         Ok(Exit::Done)
     }
 }

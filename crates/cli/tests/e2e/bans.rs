@@ -118,6 +118,14 @@ match = { path = "/login" }
 key   = ["attr:run"]
 limit = "1000/30m"
 missing_key = "skip"
+
+[[limit]]
+name  = "watched"
+match = { path = "/login" }
+key   = ["attr:run"]
+limit = "1000/30m"
+mode  = "shadow"
+missing_key = "skip"
 "#;
 
 /// Waits until a process has heard of a change, which takes a second at most.
@@ -153,6 +161,12 @@ fn a_key_that_is_banned_by_hand_is_banned_in_all_processes_and_after_a_restart()
     let expected = "attr:run=one  banned by hand for another 1 h\n";
     assert_eq!((code, &*said), (Some(0), expected));
     assert_eq!(check(one.http(), "one")["banned"], true, "at once");
+    let (code, _, said) = bans(&one, &["add", "watched", "one", "--for", "1h"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        said.contains("refuses nothing: its policy says mode = \"shadow\""),
+        "{said}"
+    );
     heard(&two, "one", true);
     let (_, listed, _) = bans(&two, &["list", "plain"]);
     assert!(

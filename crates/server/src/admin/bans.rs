@@ -208,6 +208,7 @@ async fn set(shared: &ServiceContext, query: &Query<'_>, wanted: Option<ByHand>)
         "limit": limit,
         "key": key_in_words(shared, rule, key),
         "act": act.map(HandAct::word),
+        "mode": rule.mode.word(),
         "was_banned": was_banned,
         "was_allowed": before == Some(HandAct::Allow),
         "ends_after_ms": for_ms,

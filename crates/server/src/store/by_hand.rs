@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   POST /v1/bans --> the shared store --> each process, at most a second later
-//!                 '-> this process, at once --> by-hand.state, without a shared store
+//!                 '-> this process, at once --> by-hand.state with the next saved state,
+//!                                               without a shared store
 //! ```
 
 use std::sync::Arc;

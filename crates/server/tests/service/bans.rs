@@ -107,6 +107,7 @@ fn any_limit_bans_and_allows_by_hand_until_the_end() {
     assert_eq!(admin.get(list).json()["by_hand"], json!([]));
     let set = admin.post(&format!("/v1/bans?{PLAIN_KEY}&for=1h"), "");
     assert_eq!((set.status, &set.json()["act"]), (200, &json!("ban")));
+    assert_eq!(set.json()["mode"], "enforce");
     let refused = http.post("/v1/check", PLAIN).json();
     assert_eq!(refused["banned"], true);
     assert_eq!(refused["retry_after_ms"], 3_600_000);

@@ -572,8 +572,9 @@ async function act(question, method, path, said) {
   const { limit, parts } = view.found;
   if (!await confirmed(`${question} under ${limit}?`, parts)) return;
   try {
-    await call(path(limit, parts), { method });
-    if (view.limit === limit) await lookUp(`${said} `, limit, parts);
+    const done = await call(path(limit, parts), { method });
+    const idle = done?.act === "ban" && done.mode !== "enforce" ? `The limit refuses nothing: mode = "${done.mode}". ` : "";
+    if (view.limit === limit) await lookUp(`${said} ${idle}`, limit, parts);
   } catch (error) {
     if (view.limit === limit) text("found", `${parts.join(", ")}: ${error.message}`);
   }
