@@ -61,7 +61,18 @@ pub(crate) fn is_as_shown(value: &[u8]) -> bool {
     let is_hash = value.strip_prefix(HASHED).is_some_and(|digits| {
         digits.len() == 2 * HASH_BYTES && digits.iter().all(u8::is_ascii_hexdigit)
     });
-    is_hash || value.starts_with(&[MISSING])
+    is_hash || is_stand_in(value)
+}
+
+/// Returns true for `~` and `~PART=VALUE`. Another value that begins so is one that a request
+/// brings.
+fn is_stand_in(value: &[u8]) -> bool {
+    let stand_in = value.strip_prefix(&[MISSING]);
+    let Some(Ok(text)) = stand_in.map(str::from_utf8) else {
+        return false;
+    };
+    let is_part = |at: usize| KeyPart::parse(&text[..at]).is_ok();
+    text.is_empty() || text.match_indices('=').any(|(at, _)| is_part(at))
 }
 
 /// Returns true if the value of a part is a hash; no value that a key holds as it is looks so.
@@ -176,6 +187,12 @@ mod tests {
             let hash = part(|out| write_text(text.as_bytes(), out));
             assert!(is_hash(&hash), "{text} {hash}");
             assert_eq!(part(|out| write_hashed(text.as_bytes(), out)), hash);
+        }
+        for shown in ["~", "~ip=192.0.2.1", "~json:/a=b=1", &forged] {
+            assert!(is_as_shown(shown.as_bytes()), "{shown}");
+        }
+        for brought in ["~x", "~/.profile", "~a=b", "sha256:1", "u1"] {
+            assert!(!is_as_shown(brought.as_bytes()), "{brought}");
         }
         // FIPS 180-4, the hash of `abc`, cut.
         let abc = part(|out| write_hashed(b"abc", out));
