@@ -167,6 +167,14 @@ impl Zones {
                     continue;
                 }
                 "upstream" => self.upstreams.read(directive),
+                "if" | "limit_except" => {
+                    if let Some((_, target)) = place::pass(directive.inner()) {
+                        let why = format!(
+                            "its proxy_pass {target} is not imported: write a `[[listen.proxy.route]]`"
+                        );
+                        directive.unsupported(&why, writer);
+                    }
+                }
                 "stream" | "mail" => {
                     if has_limits(directive) {
                         let why = "limits of TCP connections are not supported";

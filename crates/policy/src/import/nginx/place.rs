@@ -319,7 +319,7 @@ impl Walk<'_> {
 }
 
 /// Returns the line and the target of the `proxy_pass` of a block.
-fn pass(block: &[Directive]) -> Option<(usize, String)> {
+pub(super) fn pass(block: &[Directive]) -> Option<(usize, String)> {
     let found = named(block, "proxy_pass").next()?;
     Some((found.line, found.words.first()?.clone()))
 }

@@ -133,10 +133,13 @@ pub(super) fn write(places: &[NginxPlace], upstreams: &UpstreamBlocks, writer: &
         0
     };
     for (index, (place, urls)) in passed.iter().enumerate().take(MAX_AREAS) {
-        let takes =
-            |first: &Area| place.area.shape.looks_as(&first.shape) && place.area.takes_from(first);
+        // Neither of two servers with one name at two ports is above the other.
+        let meets = |first: &Area| {
+            let is_below = first.takes_from(&place.area) && !place.area.takes_from(first);
+            place.area.shape.looks_as(&first.shape) && !is_below
+        };
         let mut before = passed[..index].iter();
-        let first = before.find(|(first, others)| others != urls && takes(&first.area));
+        let first = before.find(|(first, others)| others != urls && meets(&first.area));
         if let Some((first, _)) = first {
             let (called, first) = (&place.area.called, &first.area.called);
             writer.unsupported(&format!(

@@ -484,6 +484,19 @@ upstream = [\"http://127.0.0.1:81\"]";
             "location /files/ of server of line 2: it has no `proxy_pass`",
         ],
     );
+    lists(
+        "server { server_name a.example; location / { proxy_pass http://10.0.0.1; } }
+         server { server_name a.example; listen 443; location / { proxy_pass http://10.0.0.2; } }
+         server { location / {
+           proxy_pass http://10.0.0.3;
+           if ($http_x_beta) { proxy_pass http://10.0.0.4; }
+           limit_except GET { proxy_pass http://10.0.0.5; } } }",
+        &[
+            "some of its requests meet the route of location / of server a.example",
+            "line 5: if: its proxy_pass http://10.0.0.4 is not imported",
+            "line 6: limit_except: its proxy_pass http://10.0.0.5 is not imported",
+        ],
+    );
     let policy = import(
         "upstream app { server unix:/run/a.sock; server 10.0.0.1; }
          server { location / { proxy_pass http://app; }
