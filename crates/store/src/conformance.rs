@@ -14,6 +14,7 @@ mod loans;
 mod odds;
 mod stories;
 mod telling;
+mod versions;
 
 use std::fmt;
 use std::pin::pin;
