@@ -91,6 +91,11 @@ pub trait StoredForm: Algorithm {
     /// limit.
     fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<Self::State>;
 
+    /// Takes the place of the parameters under which a value was written, as
+    /// [`succeed`](Algorithm::succeed) does: then [`read`](Self::read) cuts no debt that they left
+    /// at the same rate.
+    fn succeed_writer(&mut self, _value: &[u8], _now: UnixMicros) {}
+
     /// Appends the state; nothing for a key never seen.
     fn write(&self, state: &Self::State, now: UnixMicros, out: &mut Vec<u8>);
 

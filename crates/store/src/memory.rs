@@ -341,9 +341,7 @@ impl MemoryStore {
         let probe = K::probe(key);
         let hash = K::hash(&self.hasher, &probe);
         let mut shard = self.lock(self.shard_of(hash));
-        if let AnyAlgorithm::Gcra(gcra) = &limit.algorithm
-            && let Some(tat) = shard.likely::<K>(limit, hash, &probe)
-        {
+        if let Some((gcra, tat)) = shard.likely::<K>(limit, hash, &probe) {
             return (gcra.decide(tat, now, cost), self.marks.last());
         }
         let ask = TableAsk {

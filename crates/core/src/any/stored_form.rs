@@ -44,6 +44,11 @@ impl AnyAlgorithm {
         })
     }
 
+    /// See [`StoredForm::succeed_writer`].
+    pub fn succeed_writer(&mut self, value: &[u8], now: UnixMicros) {
+        dispatch!(self, algorithm => algorithm.succeed_writer(value, now));
+    }
+
     /// See [`StoredForm::write`].
     pub fn write(&self, state: &AnyState, now: UnixMicros, out: &mut Vec<u8>) {
         dispatch!(self, algorithm: A => A::with_state(state, |state| {

@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{
     AnyAlgorithm, BanTerms, Banning, Charge, Edge, Gcra, Key, Limit, LimitId, LimitKeys,
-    LimitScope, Mode, Nanos, Outage, Permits, SubBuckets, Time, Window,
+    LimitScope, Mode, Nanos, Outage, Permits, Quota, SubBuckets, Time, Window,
 };
 
 use super::{StoryAct, StoryAnswer, StoryCharge, StoryOutcome, StoryStep};
@@ -39,6 +39,11 @@ const QUOTA: &str = "the quota is within bounds";
 
 pub(super) fn bucket(quota: &str) -> Gcra {
     Gcra::token_bucket(quota.parse().expect(QUOTA)).expect(QUOTA)
+}
+
+pub(super) fn burst_of(burst: u64, quota: &str) -> Gcra {
+    let quota: Quota = quota.parse().expect(QUOTA);
+    Gcra::token_bucket(quota.with_burst(Permits::new(burst)).expect(QUOTA)).expect(QUOTA)
 }
 
 /// A bucket of `quota`, with a ban of two seconds after `strikes`, and then of four.

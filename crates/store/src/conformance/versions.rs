@@ -1,10 +1,12 @@
-//! The stories of limits that change: the usage that is kept.
+//! The stories of limits that change: the usage that is kept, and the moments that were promised.
 
 use ratekeeper_core::Mode::Enforce;
 
 use super::Story;
-use super::StoryOutcome::{Allow, Deny};
-use super::telling::{bucket, fails, fixed, in_version, limit, passes, sub_buckets};
+use super::StoryOutcome::{Allow, AllowAfter, Deny};
+use super::telling::{
+    bucket, burst_of, fails, fixed, in_version, limit, passes, queue, sub_buckets,
+};
 
 /// Stories in which parameters change while states are kept.
 pub(super) fn stories() -> Vec<Story> {
@@ -20,6 +22,34 @@ pub(super) fn stories() -> Vec<Story> {
                 passes(0, &[(1, "k", 1, Enforce)], &[Allow(9)]),
                 fails(0, &[(1, "k", 10, Enforce)], &[Deny(500, 9)]),
                 passes(4500, &[(1, "k", 18, Enforce)], &[Allow(0)]),
+            ],
+        },
+        Story {
+            name: "a burst that is lowered at the same rate forgives nothing",
+            limits: [30, 10, 30]
+                .into_iter()
+                .zip(1..)
+                .map(|(burst, version)| in_version(version, limit(0, burst_of(burst, "10/10s"))))
+                .collect(),
+            steps: vec![
+                passes(0, &[(0, "k", 30, Enforce)], &[Allow(0)]),
+                fails(0, &[(1, "k", 1, Enforce)], &[Deny(21_000, 0)]),
+                fails(1000, &[(1, "k", 1, Enforce)], &[Deny(20_000, 0)]),
+                passes(1000, &[(2, "k", 1, Enforce)], &[Allow(0)]),
+                fails(1000, &[(2, "k", 1, Enforce)], &[Deny(1000, 0)]),
+            ],
+        },
+        Story {
+            name: "promised moments outlast a shorter queue",
+            limits: vec![
+                limit(0, queue("1/1s", 5)),
+                in_version(2, limit(0, queue("2/1s", 5))),
+            ],
+            steps: vec![
+                passes(0, &[(0, "k", 6, Enforce)], &[AllowAfter(5000, 0)]),
+                fails(0, &[(1, "k", 1, Enforce)], &[Deny(3000, 0)]),
+                fails(2999, &[(1, "k", 1, Enforce)], &[Deny(1, 0)]),
+                passes(3000, &[(1, "k", 1, Enforce)], &[AllowAfter(2500, 0)]),
             ],
         },
         Story {

@@ -96,12 +96,16 @@ pub(super) struct SavedState<'a> {
 }
 
 impl SavedState<'_> {
-    /// Returns the state under the present parameters of its limit.
-    pub(super) fn under<A: Listed>(&self, algorithm: &A) -> A::State {
+    /// Returns the state under the present parameters of its limit, which succeed those of then.
+    pub(super) fn under<A: Listed>(&self, algorithm: &mut A) -> A::State {
+        let read = if self.form == Form::of(algorithm) {
+            algorithm.succeed_writer(self.state, micros(self.then));
+            algorithm.read(self.state, micros(self.then))
+        } else {
+            None
+        };
         let carried = || algorithm.state_with_usage(self.used, self.then);
-        let same = self.form == Form::of(algorithm);
-        let read = same.then(|| algorithm.read(self.state, micros(self.then)));
-        let Some(mut state) = read.flatten() else {
+        let Some(mut state) = read else {
             let mut state = carried();
             if self.ban > Nanos::ZERO {
                 let _ = algorithm.try_ban(&mut state, self.then, self.ban); // it may have no bans

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Decision, GrantId, LeaseId, Limit, LimitId, Nanos, Permits, Tat, Time, Verdict,
+    AnyAlgorithm, Decision, Gcra, GrantId, LeaseId, Limit, LimitId, Nanos, Permits, Tat, Time,
+    Verdict,
 };
 use smallvec::SmallVec;
 
@@ -72,8 +73,9 @@ impl Shard {
         }
     }
 
-    /// Returns the state of a key, if it is here and found at the first guess, and its GCRA limit
-    /// has not changed.
+    /// Returns the state of a key and the algorithm of its table, if it is here and found at the
+    /// first guess, and its GCRA limit has not changed: the table may believe deeper debts than the
+    /// limit, of earlier parameters.
     #[expect(clippy::inline_always, reason = "see `MemoryStore::decide_one`")]
     #[inline(always)]
     pub(super) fn likely<K: KeySize>(
@@ -81,7 +83,7 @@ impl Shard {
         limit: &Limit,
         hash: u64,
         probe: &K::Probe<'_>,
-    ) -> Option<&mut Tat> {
+    ) -> Option<(&Gcra, &mut Tat)> {
         match self.limits.get_mut(limit.id.index())? {
             Some(TablesBox::Gcra(tables)) if tables.version == limit.version => {
                 K::table_of(tables).likely(hash, probe)

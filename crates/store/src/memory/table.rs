@@ -139,13 +139,17 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         }
     }
 
-    /// Returns the state of a key that is here, if the first guess finds it.
+    /// Returns the state of a key that is here, if the first guess finds it, and the algorithm.
     #[expect(clippy::inline_always, reason = "see `MemoryStore::decide_one`")]
     #[inline(always)]
-    pub(super) fn likely(&mut self, hash: u64, probe: &K::Probe<'_>) -> Option<&mut A::State> {
-        let at = self.entries.likely(hash)?;
-        let entry = self.entries.get_mut(at)?;
-        entry.key.is(probe).then_some(&mut entry.state)
+    pub(super) fn likely(
+        &mut self,
+        hash: u64,
+        probe: &K::Probe<'_>,
+    ) -> Option<(&A, &mut A::State)> {
+        let entry = self.entries.get_mut(self.entries.likely(hash)?)?;
+        let is_it = entry.key.is(probe);
+        is_it.then_some((&self.algorithm, &mut entry.state))
     }
 
     /// Decides about a key that is not here, and inserts its state if that has changed. Returns
@@ -182,8 +186,7 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
             return algorithm.look(state, ask.now, ask.cost);
         }
         let new = self.new_key(ask.now);
-        let decision = self.algorithm.look(&new.state, new.now, ask.cost);
-        later(decision, new.lag)
+        later(self.algorithm.look(&new.state, new.now, ask.cost), new.lag)
     }
 
     /// Bans a key for `span`, or lifts its ban if that is zero; returns the decision afterwards, or

@@ -22,6 +22,7 @@ mod faults;
 mod hints;
 mod load;
 mod logins;
+mod lowered;
 mod ports;
 mod punctual;
 mod relay;

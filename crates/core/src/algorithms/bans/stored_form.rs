@@ -65,6 +65,12 @@ impl StoredForm for Banning {
         }))))
     }
 
+    fn succeed_writer(&mut self, value: &[u8], now: UnixMicros) {
+        if let Some(used) = limit_start(value).and_then(|start| value.get(start..)) {
+            self.limit.succeed_writer(used, now);
+        }
+    }
+
     fn write(&self, state: &BanState<AnyState>, now: UnixMicros, out: &mut Vec<u8>) {
         let Some(record) = &state.0 else { return };
         let start = out.len();

@@ -34,7 +34,7 @@ use alloc::vec::Vec;
 use super::grid::{TICKS_PER_MICRO as TICKS, Units as _};
 use super::reconfigure::{Owed, converted};
 use super::{CLOCK_SLACK_TICKS, FARTHEST_TICKS, Gcra, Tat};
-use crate::algorithm::Denials;
+use crate::algorithm::{Algorithm as _, Denials};
 use crate::stored_form::{KeptValue, LuaTwin, StoredForm, UnixMicros, double};
 use crate::{Nanos, Permits, Quota};
 
@@ -242,6 +242,18 @@ impl StoredForm for Gcra {
 
     fn read(&self, bytes: &[u8], now: UnixMicros) -> Option<Tat> {
         self.owed(bytes, now).map(|owed| owed.tat)
+    }
+
+    /// The debt itself tells how deep debts under earlier numbers of the writer were.
+    fn succeed_writer(&mut self, value: &[u8], now: UnixMicros) {
+        let writer = value.get(8..).and_then(Writer::of);
+        let Some(mut writer) = writer.and_then(|writer| writer.limit()) else {
+            return;
+        };
+        let moment = writer.grid.at(now.time());
+        let debt = writer.read(value, now).map_or(0, |tat| tat.ahead(moment));
+        writer.most = writer.most.max(writer.grid.units(debt, moment));
+        self.succeed(&writer);
     }
 
     fn write(&self, tat: &Tat, now: UnixMicros, out: &mut Vec<u8>) {

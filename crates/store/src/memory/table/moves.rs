@@ -29,13 +29,15 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         })
     }
 
-    /// Returns a state with the same usage by the numbers of this table.
-    fn carried(&self, left: &MovedState, now: Time) -> A::State {
+    /// Returns a state with the same usage by the numbers of this table, which believes it from now
+    /// on.
+    fn carry_here(&mut self, left: &MovedState, now: Time) -> A::State {
         let Some(old) = A::of(&left.algorithm) else {
             return self.algorithm.state_with_usage(left.used, now);
         };
         let mut state = A::with_state(&left.state, Clone::clone);
         self.algorithm.carry(&mut state, old, now, left.promised);
+        self.algorithm.succeed(old);
         state
     }
 
@@ -46,11 +48,14 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         ask: &TableAsk<'_>,
         left: &[MovedState],
     ) -> Decision {
-        let states = left.iter().map(|left| self.carried(left, ask.now));
-        let strictest = states.reduce(|mut strictest, state| {
-            self.algorithm.stricter(&mut strictest, &state);
-            strictest
-        });
+        let mut strictest = None;
+        for left in left {
+            let mut state = self.carry_here(left, ask.now);
+            if let Some(other) = &strictest {
+                self.algorithm.stricter(&mut state, other);
+            }
+            strictest = Some(state);
+        }
         match strictest {
             Some(state) => self.algorithm.look(&state, ask.now, ask.cost),
             None => self.look(ask),
@@ -65,7 +70,7 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         budget: &MemoryBudget,
     ) {
         let now = ask.now.max(self.forgotten);
-        let state = self.carried(left, now);
+        let state = self.carry_here(left, now);
         self.promised = self.promised.max(now + left.promised);
         if state != A::State::default() && !self.put(ask, &state, budget) {
             self.algorithm.stricter(&mut self.floor, &state);

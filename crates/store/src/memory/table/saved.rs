@@ -36,7 +36,7 @@ impl<A: Listed, K: KeySize> StateTable<A, K> {
         saved: &SavedState<'_>,
         budget: &MemoryBudget,
     ) -> Option<Decision> {
-        let state = saved.under(&self.algorithm);
+        let state = saved.under(&mut self.algorithm);
         let decision = self.algorithm.look(&state, ask.now, Permits::ZERO);
         if !self.is_live(&state, ask.now) {
             return Some(decision);
@@ -46,7 +46,7 @@ impl<A: Listed, K: KeySize> StateTable<A, K> {
 
     /// Raises the floor to a saved one.
     pub(in crate::memory) fn restore_floor(&mut self, saved: &SavedState<'_>, now: Time) {
-        let floor = saved.under(&self.algorithm);
+        let floor = saved.under(&mut self.algorithm);
         if self.is_live(&floor, now) {
             self.algorithm.stricter(&mut self.floor, &floor);
         }
