@@ -1,6 +1,8 @@
 //! The clients of the guide in other languages: the sixth of six requests is refused, requests
-//! pass without an answer, and a wrong call is an error.
+//! pass without an answer of HTTP, and a wrong call is an error.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
@@ -15,7 +17,8 @@ const POLICY: &str = "version = 1\n[[limit]]\nname = \"login\"\nmatch = { path =
                       key = [\"ip\"]\nlimit = \"5/1m\"\n";
 
 /// The program of a language, the name of its blocks, and lines behind the client that print
-/// the answers; `URL` is the service, `NOBODY` an address without a listener.
+/// the answers; `URL` is the service, `NOBODY` an address without a listener, `NOISE` one that
+/// does not answer in HTTP.
 const CLIENTS: [(&str, &str, &str); 3] = [
     (
         "python3",
@@ -26,6 +29,7 @@ for _ in range(5):
     assert check(asked, "URL", 60) == (True, None)
 print(check(asked, "URL", 60))
 print(check(asked, "NOBODY"))
+print(check(asked, "NOISE", 60))
 try:
     check({"pth": 1}, "URL", 60)
 except urllib.error.HTTPError as error:
@@ -43,6 +47,7 @@ except urllib.error.HTTPError as error:
   const shown = ({ allowed, wait }) => `(${allowed ? "True" : "False"}, ${wait ? `'${wait}'` : "None"})`;
   console.log(shown(await check(asked, "URL", 60000)));
   console.log(shown(await check(asked, "NOBODY")));
+  console.log(shown(await check(asked, "NOISE", 60000)));
   await check({ pth: 1 }, "URL", 60000).catch((error) => console.log(error.message.slice(-3)));
 })();
 "#,
@@ -64,6 +69,7 @@ function shown(array $answer): void
 }
 shown(check($asked, 'URL', 60));
 shown(check($asked, 'NOBODY'));
+shown(check($asked, 'NOISE', 60));
 try {
     check(['pth' => 1], 'URL', 60);
 } catch (RuntimeException $error) {
@@ -77,6 +83,15 @@ try {
 fn the_clients_of_the_guide_are_refused_and_fail_open() {
     let service = InProcess::start(POLICY);
     let url = format!("http://{}/v1/check", service.door(Door::Http));
+    let noise = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let noisy = format!("http://{}/", noise.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for stream in noise.incoming() {
+            let mut stream = stream.expect("a client");
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"garbage\r\n\r\n");
+        }
+    });
     for (program, language, calls) in CLIENTS {
         let Some(program) = find(program) else {
             continue;
@@ -86,9 +101,10 @@ fn the_clients_of_the_guide_are_refused_and_fail_open() {
         let client = client.unwrap_or_else(|| panic!("no block in {language}"));
         let calls = calls.replace("URL", &url);
         let calls = calls.replace("NOBODY", "http://127.0.0.1:1/v1/check");
+        let calls = calls.replace("NOISE", &noisy);
         assert_eq!(
             run(&program, language, client, &calls),
-            "(False, '12')\n(True, None)\n400\n"
+            "(False, '12')\n(True, None)\n(True, None)\n400\n"
         );
     }
 }
