@@ -1,12 +1,16 @@
-//! Client: calls a running service over plain HTTP, with a time-out and a bound.
+//! Client: calls a running service over plain HTTP, by TCP or a Unix socket, with a time-out and
+//! a bound.
 
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
 use ureq::Agent;
+use ureq::unversioned::resolver::DefaultResolver;
 
+use crate::unix_connector::UnixConnector;
 use crate::{Failure, Output, Result, words};
 
 /// Maximum time for one answer of the service.
@@ -21,7 +25,7 @@ const MAX_ANSWER_BYTES: u64 = 1 << 20;
 /// Where the service is.
 #[derive(Args)]
 pub(crate) struct ServerArgs {
-    /// URL of the running service
+    /// URL of the running service, or `unix:/PATH`
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     #[arg(env = "RATEKEEPER_SERVER", hide_env_values = true)]
     pub(crate) server: String,
@@ -30,7 +34,7 @@ pub(crate) struct ServerArgs {
 /// Where the admin listener of the service is.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AdminArgs {
-    /// URL of the admin listener of the running service
+    /// URL of the admin listener of the running service, or `unix:/PATH`
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9090")]
     #[arg(env = "RATEKEEPER_ADMIN_SERVER", hide_env_values = true)]
     pub(crate) server: String,
@@ -59,20 +63,25 @@ pub(crate) struct KeyArgs {
 /// A client of a running service.
 pub(crate) struct Client {
     agent: Agent,
+    /// As the user named it.
     server: String,
+    /// Begins the URL of each call.
+    base: String,
     /// Presented with each call, if there is one.
     token: Option<String>,
 }
 
 impl Client {
-    /// Creates a client of the service at `server`: a URL, or an address.
+    /// Creates a client of the service at `server`: a URL, an address, or `unix:/PATH`.
     pub(crate) fn new(server: &str) -> Result<Self> {
-        let url = if server.contains("://") {
-            server.to_owned()
-        } else {
-            format!("http://{server}")
+        let server = server.trim_end_matches('/');
+        let socket = server.strip_prefix("unix:");
+        let base = match socket {
+            Some(_) => "http://127.0.0.1".to_owned(), // of the field `host` only
+            None if server.contains("://") => server.to_owned(),
+            None => format!("http://{server}"),
         };
-        if !url.starts_with("http://") {
+        if !base.starts_with("http://") {
             return Err(Failure::new(format!(
                 "`{server}` is not supported; expected a URL that begins with http://"
             ))
@@ -84,8 +93,15 @@ impl Client {
             .proxy(None)
             .build();
         Ok(Self {
-            agent: config.into(),
-            server: url.trim_end_matches('/').to_owned(),
+            agent: match socket {
+                Some(path) => {
+                    let connector = UnixConnector(path.into());
+                    Agent::with_parts(config, connector, DefaultResolver::default())
+                }
+                None => config.into(),
+            },
+            server: socket.map_or(&*base, |_| server).to_owned(),
+            base,
             token: None,
         })
     }
@@ -99,7 +115,7 @@ impl Client {
 
     /// Returns true if the service behind the admin listener is ready.
     pub(crate) fn is_ready(&self) -> Result<bool> {
-        let url = format!("{}/readyz", self.server);
+        let url = format!("{}/readyz", self.base);
         let answer = self.agent.get(&url).call();
         let answer = answer.map_err(|why| self.unreachable(&why))?;
         Ok(answer.status().is_success())
@@ -111,7 +127,7 @@ impl Client {
             .iter()
             .map(|(name, value)| format!("{name}={}", percent_encoded(value)));
         let pairs: Vec<_> = pairs.collect();
-        let url = format!("{}{path}?{}", self.server, pairs.join("&"));
+        let url = format!("{}{path}?{}", self.base, pairs.join("&"));
         let mut request = ureq::http::Request::builder().method(method).uri(&url);
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
@@ -119,7 +135,7 @@ impl Client {
         let request = request
             .body(())
             .map_err(|why| Failure::new(format!("`{url}` is not a URL: {why}")))?;
-        self.read(&url, self.agent.run(request))
+        self.read(path, self.agent.run(request))
     }
 
     /// Posts `body` to `path`; returns the JSON of a 200.
@@ -128,7 +144,7 @@ impl Client {
     /// Returns an error without a service, without an answer in time or with an answer that is not
     /// JSON, and in the service's words if it refuses the call itself.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value> {
-        let url = format!("{}{path}", self.server);
+        let url = format!("{}{path}", self.base);
         let mut request = self
             .agent
             .post(&url)
@@ -137,12 +153,12 @@ impl Client {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         let sent = request.send(body.to_string());
-        self.read(&url, sent)
+        self.read(path, sent)
     }
 
     fn read(
         &self,
-        url: &str,
+        path: &str,
         sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
     ) -> Result<Value> {
         let mut response = sent.map_err(|why| self.unreachable(&why))?;
@@ -158,7 +174,8 @@ impl Client {
             Some(answer) if status.is_success() => Ok(answer),
             Some(problem) if problem["detail"].is_string() => Err(refused(&problem)),
             _ => Err(Failure::new(format!(
-                "the answer of {url}, {status}, is not one of ratekeeper"
+                "the answer of {}{path}, {status}, is not one of ratekeeper",
+                self.server
             ))
             .hint(
                 "name the http listener with --server; a gateway answers as its application does",
@@ -170,7 +187,12 @@ impl Client {
         let server = &self.server;
         match why {
             ureq::Error::ConnectionFailed => self.no_listener(),
-            ureq::Error::Io(why) if why.kind() == std::io::ErrorKind::ConnectionRefused => {
+            ureq::Error::Io(why)
+                if matches!(
+                    why.kind(),
+                    ErrorKind::ConnectionRefused | ErrorKind::NotFound
+                ) =>
+            {
                 self.no_listener()
             }
             ureq::Error::BadUri(why) => Failure::new(format!("`{server}` is not a URL: {why}"))

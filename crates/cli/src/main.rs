@@ -25,6 +25,7 @@ mod store;
 mod terms;
 mod top;
 mod trial;
+mod unix_connector;
 mod verbs;
 mod words;
 

@@ -290,6 +290,33 @@ fn check_and_peek_accept_descriptors() {
 }
 
 #[test]
+fn commands_reach_listeners_at_unix_sockets() {
+    let desk = Desk::new().with("ratekeeper.toml", HOURLY);
+    let [http, admin] = ["http", "admin"].map(|name| {
+        let socket = desk.path().join(name);
+        format!("unix:{}", socket.display())
+    });
+    let health = ask(&["health"], &admin);
+    let missing = desk.run(&health);
+    let shown = String::from_utf8_lossy(&missing.stderr);
+    assert!(shown.contains("nothing listens at unix:/"), "{shown}");
+    let [at_http, at_admin] = [format!("http={http}"), format!("admin={admin}")];
+    let mut service = Service::start(&desk, &["--listen", &at_http, "--listen", &at_admin]);
+    service.line();
+    for (arguments, expected) in [
+        (health, "ready\n"),
+        (
+            ask(&["check", "per-ip", "ip=192.0.2.1"], &http),
+            "allowed\n  per-ip  2 of 3 left, full again in 1 h  [ip=192.0.2.1]\n",
+        ),
+    ] {
+        let ran = desk.run(&arguments);
+        let errors = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), expected, "{errors}");
+    }
+}
+
+#[test]
 fn the_service_does_not_start_with_a_mistake() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
