@@ -24,7 +24,7 @@ const COMMANDS: [&str; 2] = ["ratekeeper ", "cargo run --release -p ratekeeper-c
 /// A command that would build that binary again.
 const NOT_HERE: &str = "cargo install --locked --path crates/cli";
 /// The README's application.
-const APPLICATION: &str = "python3 -m http.server 3000 --bind 127.0.0.1 &";
+const APPLICATION: &str = r#"python3 -c 'from wsgiref.simple_server import *; make_server("127.0.0.1", 3000, lambda _, start: start("200 OK", []) and [b"hello\n"]).serve_forever()' &"#;
 const APPLICATION_ADDRESS: &str = "127.0.0.1:3000";
 const START_WITHIN: Duration = Duration::from_secs(20);
 
@@ -120,14 +120,12 @@ impl Running {
 /// Starts the README's application at a free port.
 fn application(dir: &Path) -> (Process, SocketAddr) {
     let address = free_address();
-    let (program, arguments) = APPLICATION
-        .trim_end_matches(" &")
-        .split_once(' ')
-        .expect("it has arguments");
-    let port = address.port().to_string();
-    let arguments = arguments.replace("3000", &port);
-    let mut command = Command::new(program);
-    command.args(arguments.split(' ')).current_dir(dir);
+    let line = APPLICATION.trim_end_matches(" &");
+    let line = line.replace("3000", &address.port().to_string());
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &format!("exec {line}")])
+        .current_dir(dir);
     let process = Process::start(
         "application",
         &mut command,
