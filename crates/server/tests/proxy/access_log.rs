@@ -103,6 +103,25 @@ fn lines_and_fields_are_chosen() {
     assert!(half.iter().all(|line| line["status"] == 502), "{half:?}");
 }
 
+/// The status of its response is 200, that of the failure is what operators look for.
+#[test]
+fn a_grpc_call_that_the_gateway_fails_is_logged_as_failed() {
+    let (failed, long) = ("only = \"failed\", ", "x".repeat(1025));
+    for (path, body, only, status) in [("/dead", "", failed, 502), ("/", &long, "", 413)] {
+        let settings = format!("max_body = \"1KiB\"\naccess_log = {{ {only}to = \"a.log\" }}");
+        let (_upstream, proxy) = start(&settings);
+        let length = body.len();
+        let call = proxy.client().ask(&format!(
+            "POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/grpc\r\n\
+             content-length: {length}\r\n\r\n{body}"
+        ));
+        assert_eq!(call.status(), 200);
+        assert!(call.one("grpc-status").is_some());
+        let file = proxy.directory.path().join("a.log");
+        assert_eq!(lines(&file, 1)[0]["status"], status);
+    }
+}
+
 /// Switches, hangs, or closes, by the path.
 fn fails_by_path() -> Upstream {
     Upstream::new(|mut visit| {

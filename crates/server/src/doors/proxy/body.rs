@@ -147,12 +147,14 @@ impl Drop for ForwardedBody {
     }
 }
 
-/// Ends the line of a request with its response, once that is sent.
+/// Ends the line of a request with its response, once that is sent. The status of a gRPC call that
+/// we fail is that of the failure.
 pub(super) fn logged(
     mut response: Response<ProxyBody>,
     mut line: Box<AccessLine>,
 ) -> Response<ProxyBody> {
-    line.status(response.status());
+    let failure = response.extensions().get().copied();
+    line.status(failure.unwrap_or(response.status()));
     match response.body_mut() {
         Either::Left(_) if line.is_head => {}
         Either::Left(body) => line.sent(body.size_hint().lower()),

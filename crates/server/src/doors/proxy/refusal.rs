@@ -78,6 +78,7 @@ pub(super) fn of_problem(
     if let Some(call) = tower::grpc_failure(request, problem.kind.status, &problem.detail) {
         response.headers_mut().remove(header::CONTENT_TYPE);
         let (mut parts, _) = call.into_parts();
+        parts.extensions.insert(response.status()); // for the access log
         parts.headers.extend(response.into_parts().0.headers);
         return Response::from_parts(parts, Reply::default());
     }
