@@ -217,11 +217,6 @@ impl UpstreamCounts {
 }
 
 impl Passage {
-    /// Returns the address of the last attempt, `HOST:PORT`.
-    pub(crate) fn address(&self) -> Option<&str> {
-        Some(&self.counts.addresses.get(self.address?)?.name)
-    }
-
     /// Counts a failed attempt at its address; nothing if its client is at fault.
     pub(crate) fn attempt_failed(&self, error: &ForwardError) {
         let Some(failure) = error.failure() else {

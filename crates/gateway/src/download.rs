@@ -60,11 +60,6 @@ impl DownloadBody {
         download.give_back_at_end();
         Self(download)
     }
-
-    /// Returns the address of the upstream that responded, `HOST:PORT`.
-    pub fn address(&self) -> Option<&str> {
-        self.0.passage.address()
-    }
 }
 
 impl Download {

@@ -29,11 +29,6 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Returns the address of the upstream, `HOST:PORT`.
-    pub fn address(&self) -> Option<&str> {
-        self.passage.address()
-    }
-
     /// Passes bytes both ways until both sides have ended, one fails, or no byte has moved for the
     /// idle limit, or an eighth longer. Returns the number of bytes that the client was sent.
     pub async fn run(self, client: impl AsyncRead + AsyncWrite) -> u64 {

@@ -37,7 +37,6 @@ use ratekeeper_gateway::{
 };
 use ratekeeper_policy::{ProxySettings, Settings};
 use ratekeeper_store::AnyStore;
-use tokio::time::Instant;
 
 use self::access_log::{AccessLine, AccessLog};
 use self::body::{ForwardedBody, ProxyBody, logged};
@@ -200,7 +199,9 @@ impl ProxyDoor {
         let mut request = ForwardRequest::new(parts, client, id.clone());
         request.body = body;
         request.left_percent = left_percent;
-        let progress = request.progress.clone();
+        if let Some(line) = line {
+            line.sends(&upstream.gateway, &request.progress);
+        }
         let forwarding = Forwarding {
             gateway: Arc::clone(&upstream.gateway),
             version: parts.version,
@@ -208,8 +209,10 @@ impl ProxyDoor {
             answer: answer.as_deref(),
             guard,
         };
-        let sent = line.is_some().then(Instant::now);
         let (forwarded, guard) = forwarding.send(caller, &self.shared).await;
+        if let Some(line) = line {
+            line.upstream();
+        }
         let reported = |guard: Option<RequestGuard>, (status, fields): (StatusCode, &HeaderMap)| {
             guard.map(|mut guard| {
                 let report = Report::default().status(status.as_u16());
@@ -220,9 +223,6 @@ impl ProxyDoor {
         };
         match forwarded {
             Ok(Forwarded::Response(response)) => {
-                if let (Some(line), Some(sent)) = (line, sent) {
-                    line.upstream(response.body().address(), sent);
-                }
                 let guard = reported(guard, (response.status(), response.headers()));
                 let process = Arc::clone(&self.shared.observers.metrics.process);
                 let held = self.shared.responses.hold();
@@ -239,8 +239,7 @@ impl ProxyDoor {
             }
             Ok(Forwarded::Upgraded(response, tunnel)) => {
                 let mut line = line.take();
-                if let (Some(line), Some(sent)) = (&mut line, sent) {
-                    line.upstream(tunnel.address(), sent);
+                if let Some(line) = &mut line {
                     line.status(response.status());
                 }
                 let mut guard = reported(guard, (response.status(), response.headers()));
@@ -252,9 +251,6 @@ impl ProxyDoor {
                 response.map(|()| Either::Left(Reply::default()))
             }
             Err(error) => {
-                if let (Some(line), Some(sent), true) = (line, sent, progress.was_sent()) {
-                    line.upstream(upstream.gateway.sent_to(&progress), sent);
-                }
                 drop(guard); // of a request that was sent, the charges stay
                 self.failed(&error, &kept.into_iter().collect(), id)
             }

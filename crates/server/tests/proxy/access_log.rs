@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::upstream::{Next, Upstream};
-use super::{Proxy, eventually};
+use super::{OPEN, Proxy, eventually};
 
 const LIMIT: &str = "[[limit]]\nname = \"few\"\nmatch = { path = \"/few\" }\nkey = [\"ip\"]\n\
                      limit = \"1/1h\"\n";
@@ -176,5 +176,24 @@ fn a_line_names_the_upstream_that_a_request_was_sent_to_and_the_bytes_of_the_cli
         let is_sent = status != 429;
         assert_eq!(line["upstream"] == *address, is_sent, "{line}");
         assert_eq!(line["upstream_ms"].is_number(), is_sent, "{line}");
+    }
+}
+
+#[test]
+fn a_request_that_its_client_left_before_a_response_is_a_failure_and_names_the_upstream() {
+    let upstream = fails_by_path();
+    let held =
+        "[[limit]]\nname = \"held\"\nkey = [\"all\"]\nconcurrency = { max = 9, lease = \"60s\" }\n";
+    for policy in [OPEN, held] {
+        let log = "access_log = { to = \"a.log\", only = \"failed\" }";
+        let proxy = Proxy::start(&[upstream.address], log, policy);
+        let mut client = proxy.client();
+        client.send("GET /hang HTTP/1.1\r\nhost: a\r\n\r\n");
+        upstream.seen();
+        drop(client);
+        let line = &lines(&proxy.directory.path().join("a.log"), 1)[0];
+        assert_eq!(line["status"], Value::Null, "{line}");
+        assert_eq!(line["upstream"], upstream.address.to_string(), "{line}");
+        assert!(line["upstream_ms"].is_number(), "{line}");
     }
 }

@@ -18,6 +18,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, header};
 use jiff::Timestamp;
 use ratekeeper::Answer;
+use ratekeeper_gateway::{Gateway, RequestProgress};
 use ratekeeper_policy::{AccessLogSettings, LoggedResponses, ProxySettings};
 use rustix::fs::OFlags;
 use smallvec::SmallVec;
@@ -47,6 +48,8 @@ pub(super) struct AccessLine {
     log: Arc<AccessLog>,
     json: Vec<u8>,
     start: Instant,
+    /// Set while the upstream is waited for.
+    sending: Option<Sending>,
     /// `None` if the client left before.
     status: Option<StatusCode>,
     /// True if the response has no body, whatever its head says.
@@ -54,6 +57,14 @@ pub(super) struct AccessLine {
     is_refused: bool,
     is_broken: bool,
     bytes: u64,
+}
+
+/// A request on its way to an upstream.
+#[derive(Debug)]
+struct Sending {
+    gateway: Arc<Gateway>,
+    progress: RequestProgress,
+    since: Instant,
 }
 
 /// A file that is created anew once it was moved away or removed.
@@ -123,6 +134,7 @@ impl ProxyDoor {
             log: Arc::clone(log),
             json: Vec::new(),
             start: Instant::now(),
+            sending: None,
             status: None,
             is_head: parts.method == Method::HEAD,
             is_refused: false,
@@ -195,10 +207,27 @@ impl AccessLine {
         }
     }
 
-    /// Notes the upstream that responds or fails, to a request that was sent since then.
-    pub(super) fn upstream(&mut self, address: Option<&str>, since: Instant) {
+    /// Notes that the request goes to an upstream now.
+    pub(super) fn sends(&mut self, gateway: &Arc<Gateway>, progress: &RequestProgress) {
+        self.sending = Some(Sending {
+            gateway: Arc::clone(gateway),
+            progress: progress.clone(),
+            since: Instant::now(),
+        });
+    }
+
+    /// Notes the upstream that the request was sent to, and the time until now. Returns false if it
+    /// was sent to none, or the upstream is noted.
+    pub(super) fn upstream(&mut self) -> bool {
+        let sending = self.sending.take();
+        let is_sent = |it: &Sending| it.progress.is_at_work() || it.progress.was_sent();
+        let Some(sent) = sending.filter(is_sent) else {
+            return false;
+        };
+        let address = sent.gateway.sent_to(&sent.progress);
         self.text("upstream", address.unwrap_or_default());
-        self.millis("upstream_ms", since);
+        self.millis("upstream_ms", sent.since);
+        true
     }
 
     pub(super) fn status(&mut self, status: StatusCode) {
@@ -217,7 +246,9 @@ impl AccessLine {
 
 impl Drop for AccessLine {
     fn drop(&mut self) {
-        let is_failed = self.is_broken || self.status.is_some_and(|it| it.is_server_error());
+        let is_left = self.upstream();
+        let is_failed =
+            is_left || self.is_broken || self.status.is_some_and(|it| it.is_server_error());
         let is_logged = match self.log.settings.only {
             LoggedResponses::All => true,
             LoggedResponses::Refused => self.is_refused,
