@@ -282,6 +282,9 @@ fn an_upstream_that_is_not_trusted_receives_nothing() {
         proxy.metric("ratekeeper_upstream_errors_total{route=\"\",kind=\"tls\"}"),
         1
     );
+    std::fs::write(proxy.directory.path().join("ca.pem"), theirs.pem()).unwrap();
+    proxy.reload();
+    assert_eq!(proxy.client().get("/").status(), 200, "by its new content");
 
     // The authority is right, and the certificate is for another name.
     let server = ours.server(&["h2"]);

@@ -49,7 +49,7 @@ pub(super) fn proxy(
         );
     }
     let others = routes.iter().flat_map(|route| &route.upstream);
-    let upstream_tls = upstream_tls(table, upstream.iter().chain(others), out);
+    let upstream_tls = upstream_tls(table, upstream.iter().chain(others), files, out);
     Some(ProxySettings {
         address,
         tls: table.tables("tls").filter_map(tls).collect(),
@@ -232,13 +232,16 @@ fn health(table: Table<'_>, out: &mut Findings<'_>) -> Option<HealthCheck> {
 fn upstream_tls<'a>(
     table: Table<'_>,
     mut upstream: impl Iterator<Item = &'a UpstreamUrl>,
+    files: &PolicyFiles,
     out: &mut Findings<'_>,
 ) -> UpstreamTls {
     let Some(tls) = table.table("upstream_tls") else {
         return UpstreamTls::default();
     };
+    let ca = tls.text("ca").map(|ca| ca.value);
     let read = UpstreamTls {
-        ca: tls.owned("ca"),
+        ca: ca.map(Into::into),
+        authorities: ca.and_then(|ca| files.text(ca).ok()).map(Into::into),
         server_name: tls
             .text("server_name")
             .and_then(|name| server_name(&name, out)),

@@ -4,6 +4,7 @@
 //!   ip = "file:blocked.txt"       see `value_list`
 //!   overrides = "overrides.csv"   see `overrides_file`
 //!   error_pages = { 502 = "502.html" }   see `gateway`
+//!   upstream_tls = { ca = "ca.pem" }     likewise; read so that a change is a reload
 //!   [jwt] keys = "file:keys.pem"  see `jwt`
 //!   [geo] country_db = "c.mmdb"   see `geo`; compiled, and not kept
 //! ```
@@ -25,7 +26,7 @@ use crate::{Asn, Country};
 
 /// Maximum size of a list in bytes: room for 100,000 blocks of IPv6.
 pub const MAX_LIST_BYTES: usize = 4 << 20;
-/// Maximum size of a file with keys of tokens in bytes.
+/// Maximum size of a file with keys of tokens, or with authorities, in bytes.
 const MAX_KEYS_BYTES: usize = 1 << 20;
 /// Maximum length of an error page, that of the body of a refusal: each client that does not read
 /// keeps one.
@@ -35,7 +36,8 @@ const MAX_LISTS: usize = 32;
 
 /// The files that a policy names, each with its text, or the reason why it could not be read: the
 /// lists of values (`"file:NAME"`), the overrides (`overrides = "NAME"`), the keys of tokens (`keys`
-/// of `[jwt]`), and the databases of `[geo]`, which are compiled.
+/// of `[jwt]`), error pages and authorities (`ca`) of the gateway, and the databases of `[geo]`,
+/// which are compiled.
 ///
 /// ```
 /// use ratekeeper_core::Time;
@@ -122,7 +124,8 @@ impl PolicyFiles {
     /// Calls `read` with the name of each file in `text`, as written, and its maximum size in
     /// bytes: a longer file is refused, so one byte more is enough. Keeps the text that it returns,
     /// or its reason why there is none. At most 32 lists of 4 MiB are kept, overrides of 16 MiB, keys
-    /// of 1 MiB, error pages of 64 KiB, and two databases, which may have 128 MiB each and are compiled.
+    /// and authorities of 1 MiB, error pages of 64 KiB, and two databases, which may have 128 MiB
+    /// each and are compiled.
     pub fn read<B: Into<Vec<u8>>>(
         text: &str,
         read: impl FnMut(&str, usize) -> Result<B, String>,
@@ -149,7 +152,7 @@ impl PolicyFiles {
         is_same: impl FnMut(&str) -> bool,
         read: impl FnMut(&str, usize) -> Result<B, String>,
     ) -> Self {
-        if !["file:", "overrides", "_db", "error_pages"]
+        if !["file:", "overrides", "_db", "error_pages", "upstream_tls"]
             .iter()
             .any(|word| text.contains(word))
         {
@@ -171,7 +174,8 @@ impl PolicyFiles {
         let overrides: Option<String> = root.owned("overrides");
         texts.extend(overrides.clone().map(|name| (name, MAX_BYTES)));
         texts.extend(error_pages(root).map(|name| (name.to_owned(), MAX_PAGE_BYTES)));
-        texts.extend(keys_file(root).map(|name| (name.to_owned(), MAX_KEYS_BYTES)));
+        let keys = keys_file(root).into_iter().chain(authorities(root));
+        texts.extend(keys.map(|name| (name.to_owned(), MAX_KEYS_BYTES)));
         let geo = |field| root.table("geo")?.owned(field);
         let databases = ["country_db", "asn_db"].map(geo);
         self.fetched(texts, overrides, databases, is_same, read)
@@ -309,6 +313,15 @@ fn error_pages(root: Table<'_>) -> impl Iterator<Item = &str> {
     pages
         .filter_map(|(_, page)| page.get_ref().as_str())
         .take(ERRORS.len())
+}
+
+/// Returns the name of the file with the authorities of upstreams.
+fn authorities(root: Table<'_>) -> Option<&str> {
+    let tls = root
+        .table("listen")?
+        .table("proxy")?
+        .table("upstream_tls")?;
+    tls.text("ca").map(|ca| ca.value)
 }
 
 /// Returns the name of the file with the keys.

@@ -11,6 +11,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::ValueError;
 
@@ -42,6 +43,8 @@ pub struct UpstreamUrl {
 pub struct UpstreamTls {
     /// PEM file of the authorities; `None` for those that the system trusts.
     pub ca: Option<PathBuf>,
+    /// The content of that file, if it could be read: settings with another content differ.
+    pub authorities: Option<Arc<str>>,
     /// Name in the certificates; `None` for the host of each URL.
     pub server_name: Option<String>,
 }
