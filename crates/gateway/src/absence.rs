@@ -1,20 +1,17 @@
 //! Absence: an address that fails again and again is left out, and tried by one request at a time.
 //!
 //! ```text
-//!   failure, failure, failure --> left out for 10 s --> one request tries it --> response: in use
-//!        no connection can be opened --^      ^                  '--> none: left out, twice as long
-//!                                             '---------------------------'       (60 s at most)
+//!   failures in a row --> left out for 10 s --> one request tries it --> response: in use
+//!                              ^                        '--> failure: left out, twice as long
+//!                              '-------------------------------------'       (60 s at most)
 //! ```
 //!
-//! A response ends it, whatever its status. The time runs from the start of the trial, so a trial
-//! that is given up needs no notice.
+//! The time runs from the start of the trial, so a trial that is given up needs no notice.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use ratekeeper_core::{Nanos, Time};
 
-/// Failures in a row after which an address is left out.
-const FAILURES: u32 = 3;
 /// How long it is left out at first, and at most.
 const FIRST: Nanos = Nanos::from_secs(10);
 const LONGEST: Nanos = Nanos::from_secs(60);
@@ -23,19 +20,22 @@ const LONGEST: Nanos = Nanos::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct Absence {
     failures: AtomicU32,
-    /// Trials without a response.
+    /// Trials that failed.
     trials: AtomicU32,
     /// Zero while the address is in use.
     until: AtomicU64,
 }
 
-/// How an address failed.
+/// How an address failed, and after how many failures in a row it is left out for that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AddressFailure {
     /// No connection could be opened.
-    Connection,
+    Connection = 1,
     /// A request that was sent has no response.
-    Response,
+    Response = 3,
+    /// The response is a 502, 503 or 504. More, because an application under too much load has
+    /// several in a row by chance, and others would have its load too.
+    Status = 10,
 }
 
 impl Absence {
@@ -67,18 +67,14 @@ impl Absence {
 
     /// Notes a failure.
     pub(crate) fn fail(&self, failure: AddressFailure, now: Time) {
-        let before = match failure {
-            AddressFailure::Connection => self.failures.swap(FAILURES, Ordering::Relaxed),
-            AddressFailure::Response => self.failures.fetch_add(1, Ordering::Relaxed),
-        };
-        let counts = failure == AddressFailure::Connection || before.saturating_add(1) >= FAILURES;
-        if counts && !self.is_out(now) {
+        let before = self.failures.fetch_add(1, Ordering::Relaxed);
+        if before.saturating_add(1) >= failure as u32 && !self.is_out(now) {
             let until = now + span(self.trials.load(Ordering::Relaxed));
             self.until.store(until.as_nanos(), Ordering::Relaxed);
         }
     }
 
-    /// Notes a response.
+    /// Notes a response that is no failure.
     pub(crate) fn respond(&self) {
         if self.failures.load(Ordering::Relaxed) > 0 {
             self.failures.store(0, Ordering::Relaxed);
@@ -103,21 +99,22 @@ mod tests {
     }
 
     #[test]
-    fn three_failures_in_a_row_or_one_connection_leave_an_address_out() {
-        let absence = Absence::default();
-        for _ in 0..5 {
-            absence.fail(AddressFailure::Response, at(1));
-            absence.fail(AddressFailure::Response, at(1));
-            absence.respond();
+    fn failures_in_a_row_leave_an_address_out() {
+        for (failure, count) in [
+            (AddressFailure::Connection, 1),
+            (AddressFailure::Response, 3),
+            (AddressFailure::Status, 10),
+        ] {
+            let absence = Absence::default();
+            for in_a_row in [count - 1, count - 1, count] {
+                assert!(absence.admits(at(2)), "{failure:?}");
+                absence.respond();
+                for _ in 0..in_a_row {
+                    absence.fail(failure, at(2));
+                }
+            }
+            assert!(!absence.admits(at(11)) && absence.is_out(at(11)));
         }
-        assert!(absence.admits(at(1)));
-        for _ in 0..3 {
-            absence.fail(AddressFailure::Response, at(2));
-        }
-        assert!(!absence.admits(at(2)));
-        let refuses = Absence::default();
-        refuses.fail(AddressFailure::Connection, at(2));
-        assert!(!refuses.admits(at(11)) && refuses.is_out(at(11)));
     }
 
     #[test]

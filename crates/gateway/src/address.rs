@@ -31,7 +31,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::absence::AddressFailure;
+use crate::absence::{Absence, AddressFailure};
 use crate::connection::{Http1Sender, Sender, StreamCount, Transport, UpstreamAddress, Wanted};
 use crate::counts::CountedAddress;
 use crate::error::{ForwardError, UpstreamFailure};
@@ -111,12 +111,7 @@ impl Address {
         })
     }
 
-    /// Returns true if it is left out, or did not pass its last check.
-    pub(crate) fn is_out(&self, now: Time) -> bool {
-        !self.is_up() || self.counted.absence.is_out(now)
-    }
-
-    /// Returns true until it responds again, also while a request tries it.
+    /// Returns true if it did not pass its last check, or is left out, also while a request tries it.
     pub(crate) fn is_left_out(&self) -> bool {
         !self.is_up() || self.counted.absence.is_absent()
     }
@@ -348,16 +343,14 @@ impl ConnectionLease {
         self.address.upstream.form(&self.sender)
     }
 
-    /// Notes a response: how long the server keeps the connection open (RFC 9112, appendix C.2.2).
-    pub(crate) fn respond(&mut self, headers: &HeaderMap) {
-        self.address.counted.absence.respond();
+    /// Notes how long the server keeps the connection open (RFC 9112, appendix C.2.2).
+    pub(crate) fn keep(&mut self, headers: &HeaderMap) {
         self.idle = kept_open(headers);
     }
 
-    /// Notes that the request has no response, and the upstream is at fault.
-    pub(crate) fn fail(&self, now: Time) {
-        let absence = &self.address.counted.absence;
-        absence.fail(AddressFailure::Response, now);
+    /// Returns the failures of the address.
+    pub(crate) fn absence(&self) -> &Absence {
+        &self.address.counted.absence
     }
 
     /// Gives the connection no further requests; those on it go on.
@@ -421,7 +414,7 @@ mod tests {
             .lease(IDLE_FIRST, Wanted::Any, Instant::now(), Time::ZERO, SHORT)
             .await;
         assert_eq!(full.err(), Some(UpstreamFailure::ConnectTimeout.into()));
-        assert!(!address.is_out(Time::ZERO));
+        assert!(!address.is_left_out());
         let give_back = async {
             tokio::task::yield_now().await;
             held.give_back();
@@ -442,7 +435,7 @@ mod tests {
             .lease(IDLE_FIRST, Wanted::Any, Instant::now(), Time::ZERO, LONG)
             .await;
         assert_eq!(refused.err(), Some(UpstreamFailure::Refused.into()));
-        assert!(address.is_out(Time::ZERO));
+        assert!(address.is_left_out());
     }
 
     #[tokio::test]
@@ -529,7 +522,7 @@ mod tests {
         ] {
             let (mut lease, _) = leased(&address).await;
             let value = HeaderValue::from_static(keep_alive);
-            lease.respond(&HeaderMap::from_iter([(
+            lease.keep(&HeaderMap::from_iter([(
                 HeaderName::from_static("keep-alive"),
                 value,
             )]));

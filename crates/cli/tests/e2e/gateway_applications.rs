@@ -163,6 +163,13 @@ fn an_application_that_hangs_is_left_out_and_used_again() {
     });
     let seen = [(); 2].map(|()| Visitor::at(2).post(proxy, "/").body);
     assert_ne!(seen[0], seen[1], "both are used");
+    // It is left out as well if it answers 503, and the other does not.
+    let status = || Visitor::at(2).post(proxy, "/down").status;
+    eventually("it is left out again", || {
+        status();
+        service.log().matches("upstream down: ").count() == 2
+    });
+    assert_eq!([status(), status()], [200; 2]);
 }
 
 #[test]

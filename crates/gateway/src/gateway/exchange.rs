@@ -11,6 +11,7 @@ use ratekeeper_core::{Nanos, Time};
 use tokio::time::Instant;
 
 use super::{ForwardRequest, Forwarded, Gateway};
+use crate::absence::AddressFailure;
 use crate::address::{ConnectionLease, ConnectionOrigin};
 use crate::attempt::{SendError, UpstreamRequest, is_idempotent, unprocessed};
 use crate::connection::{Sender, Wanted};
@@ -96,7 +97,7 @@ impl Gateway {
                 lease.retire();
             }
             if sent.as_ref().is_err_and(|why| why.is_fault(came)) {
-                lease.fail(self.now());
+                lease.absence().fail(AddressFailure::Response, self.now());
             }
             let is_unprocessed = sent.as_ref().is_err_and(|why| why.is_unprocessed(&form));
             if let Err(SendError::Broken(why)) = &sent {
@@ -106,7 +107,7 @@ impl Gateway {
             }
             let again = match sent {
                 Ok(response) => {
-                    lease.respond(response.headers());
+                    self.note_response(index, lease, &response);
                     lease.upload = upload.cloned();
                     return Ok(response);
                 }
@@ -146,11 +147,27 @@ impl Gateway {
         Err(failure)
     }
 
+    /// Notes a response. That of a server behind which nothing serves is a failure of its address,
+    /// while another is in use.
+    fn note_response(
+        &self,
+        index: usize,
+        lease: &mut ConnectionLease,
+        response: &Response<Incoming>,
+    ) {
+        lease.keep(response.headers());
+        let is_failure = matches!(response.status().as_u16(), 502..=504);
+        if is_failure && self.has_other(1 << index) {
+            lease.absence().fail(AddressFailure::Status, self.now());
+        } else {
+            lease.absence().respond();
+        }
+    }
+
     /// Returns true if there is an address in use that has not failed for this request.
     fn has_other(&self, failed: u64) -> bool {
-        let now = self.now();
         let mut others = self.addresses.iter().enumerate();
-        others.any(|(index, it)| failed & (1 << index) == 0 && !it.is_out(now))
+        others.any(|(index, it)| failed & (1 << index) == 0 && !it.is_left_out())
     }
 
     /// Returns the next address in turn that has not failed for this request; those that are left

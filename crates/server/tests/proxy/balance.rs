@@ -128,6 +128,26 @@ fn an_address_that_hangs_is_left_out_and_the_last_one_never() {
     assert_eq!(seen, 3 + 3 + 5, "the only address is always asked");
 }
 
+#[test]
+fn an_address_that_answers_only_503_is_left_out_and_the_last_one_never() {
+    let down = || Upstream::with("HTTP/1.1 503 Down\r\ncontent-length: 0\r\n\r\n");
+    let (one, other, up) = (down(), down(), named("a"));
+    let proxy = Proxy::start(&[one.address, up.address], "", OPEN);
+    let mut client = proxy.client();
+    let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi";
+    let statuses = [(); 30].map(|()| client.ask(post).status());
+    assert_eq!(statuses[..20], [503, 200].repeat(10));
+    assert_eq!(statuses[20..], [200; 10], "left out after ten in a row");
+    let proxy = Proxy::start(&[one.address, other.address], "", OPEN);
+    let mut client = proxy.client();
+    for _ in 0..50 {
+        assert_eq!(client.get("/").status(), 503);
+    }
+    let up = "ratekeeper_upstream_up{route=\"\",address";
+    let all = [1, 2].map(|address| proxy.metric(&format!("{up}=\"{address}\"}}")));
+    assert_eq!(all.iter().sum::<u64>(), 1, "{all:?}");
+}
+
 /// Returns the text of the changes that operators see.
 fn changes(proxy: &Proxy) -> String {
     let mut admin = Client::new(proxy.service.address(Door::Admin).unwrap());

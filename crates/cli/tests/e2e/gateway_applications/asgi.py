@@ -12,7 +12,8 @@ async def application(scope, receive, send):
     body = b'{"usage": {"total_tokens": 40}}' if json else b"uvicorn"
     kind = b"application/json" if json else b"text/plain"
     fields = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": fields})
+    status = 503 if scope["path"] == "/down" else 200
+    await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body})
 
 
