@@ -178,7 +178,7 @@ impl Address {
             room,
         };
         if origin == ConnectionOrigin::Idle {
-            if self.is_quiet(start) {
+            if self.is_quiet(start, QUIET) {
                 yield_now().await; // the end of a connection is read first
             }
             let open = match self.open_now(wanted, start) {
@@ -226,12 +226,12 @@ impl Address {
         }
     }
 
-    /// Returns true if the idle connection of this thread has had no request for some time.
-    fn is_quiet(&self, now: Instant) -> bool {
+    /// Returns true if the idle connection of this thread has had no request for that time.
+    pub(crate) fn is_quiet(&self, now: Instant, span: Duration) -> bool {
         let thread = thread::current().id();
         let idle = self.idle.lock();
         let own = idle.iter().rfind(|it| it.thread == thread);
-        own.is_some_and(|it| now.saturating_duration_since(it.since) >= QUIET)
+        own.is_some_and(|it| now.saturating_duration_since(it.since) >= span)
     }
 
     /// Returns a connection that is open, if there is one; one of HTTP/1.1 may not be ready.

@@ -18,6 +18,9 @@ pub(crate) const IDLE: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 /// After this time without a request, the end of a connection may have come and not been read.
 pub(crate) const QUIET: Duration = Duration::from_millis(100);
+/// A request that must not be sent twice takes no connection that was idle for so long: the server
+/// may close it just as the request is written. Servers close them after 2 s and more.
+pub(crate) const FRESH: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct IdleConnection {

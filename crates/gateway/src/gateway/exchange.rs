@@ -19,6 +19,7 @@ use crate::counts::Passage;
 use crate::download::DownloadBody;
 use crate::error::{ForwardError, UpstreamFailure};
 use crate::hop::Hop;
+use crate::idle::FRESH;
 use crate::noted::InterimReceiver;
 use crate::outgoing::{Form, copy, fit, prepare_response};
 use crate::tunnel::Tunnel;
@@ -47,11 +48,8 @@ impl Gateway {
         self.retries.deposit(self.time_of(now));
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let (mut failed, mut origin) = (0, ConnectionOrigin::Idle);
-        let wanted = if hop.upgrade.is_some() {
-            Wanted::Http1
-        } else {
-            Wanted::Any
-        };
+        let switches = hop.upgrade.as_ref();
+        let wanted = switches.map_or(Wanted::Any, |_| Wanted::Http1);
         let mut unprocessed_times = 0;
         // The first attempt that may have reached an address names the failure.
         let mut failure = ForwardError::from(UpstreamFailure::Refused);
@@ -61,6 +59,9 @@ impl Gateway {
             let address = &self.addresses[index];
             passage.address = Some(index);
             let patience = self.settings.connect;
+            if !is_repeatable && address.is_quiet(now, FRESH) {
+                origin = ConnectionOrigin::New;
+            }
             let leasing = address.lease(origin, wanted, now, self.time_of(now), patience);
             let (lease, came) = match leasing.await {
                 Ok((lease, came)) => (leased.insert(lease), came),

@@ -1,9 +1,12 @@
 //! Requests that never reach the application cost nothing.
 
+use std::io::Write as _;
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::upstream::{Next, Upstream};
-use super::{Proxy, REFUSES, eventually};
+use super::{Proxy, REFUSES, eventually, sleep};
 
 /// Each passes three requests.
 const LIMITS: [&str; 10] = [
@@ -124,4 +127,24 @@ fn a_client_that_leaves_after_its_request_is_sent_is_charged() {
         eventually("it leaves", || proxy.metric(in_flight) == 0);
     }
     assert_eq!(proxy.client().get("/").status(), 429);
+}
+
+/// Servers close a connection that was idle for some seconds, perhaps as a request is written.
+#[test]
+fn a_request_that_must_not_be_repeated_takes_no_connection_that_was_idle_for_long() {
+    let served = AtomicUsize::new(usize::MAX);
+    let upstream = Upstream::new(move |visit| {
+        if served.swap(visit.connection, Ordering::SeqCst) == visit.connection {
+            return Next::Close;
+        }
+        let ok = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        visit.stream.write_all(ok).unwrap();
+        Next::Request
+    });
+    let proxy = Proxy::in_front_of(&upstream);
+    let mut client = proxy.client();
+    let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi";
+    assert_eq!(client.ask(post).status(), 200);
+    sleep(Duration::from_millis(1_100));
+    assert_eq!(client.ask(post).status(), 200, "on a new connection");
 }
