@@ -19,7 +19,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -52,8 +52,8 @@ pub(crate) struct Address {
     opening: Mutex<HashMap<ThreadId, Arc<AsyncMutex<()>>>>,
     /// A permit for each request.
     room: Arc<Semaphore>,
-    /// Maximum number of permits of `room`.
-    most: usize,
+    /// Number of permits of `room`, with those that requests have.
+    most: AtomicUsize,
     pub(crate) counted: Arc<CountedAddress>,
     /// True if it did not pass its last check.
     is_down: AtomicBool,
@@ -105,10 +105,18 @@ impl Address {
             shared: Mutex::default(),
             opening: Mutex::default(),
             room: Arc::new(Semaphore::new(most)),
-            most,
+            most: AtomicUsize::new(most),
             counted,
             is_down: AtomicBool::new(false),
         })
+    }
+
+    /// Sets the maximum number of requests at a time. Permits that requests have are not taken away.
+    pub(crate) fn resize(&self, most: usize) {
+        let before = self.most.load(Ordering::Relaxed);
+        self.room.add_permits(most.saturating_sub(before));
+        let fewer = self.room.forget_permits(before.saturating_sub(most));
+        self.most.store(before.max(most) - fewer, Ordering::Relaxed);
     }
 
     /// Returns true if it did not pass its last check, or is left out, also while a request tries it.
@@ -122,7 +130,8 @@ impl Address {
         if !self.alone.load(Ordering::Relaxed) {
             return shared;
         }
-        let in_use = self.most.saturating_sub(self.room.available_permits());
+        let most = self.most.load(Ordering::Relaxed);
+        let in_use = most.saturating_sub(self.room.available_permits());
         in_use + self.idle.lock().len()
     }
 
@@ -492,6 +501,24 @@ mod tests {
         };
         let waits = tokio::task::spawn_blocking(runtime).await.unwrap();
         assert_eq!(waits, (2, ConnectionOrigin::New));
+    }
+
+    #[tokio::test]
+    async fn the_maximum_changes_while_connections_are_in_use() {
+        let (_listener, name) = listening().await;
+        let address = Address::new(name, 1, Arc::default());
+        let (one, _) = leased(&address).await;
+        address.resize(2);
+        let (two, _) = leased(&address).await;
+        assert_eq!(
+            (address.connections(), address.room.available_permits()),
+            (2, 0)
+        );
+        address.resize(1); // both are in use
+        drop((one, two));
+        assert_eq!(address.room.available_permits(), 2);
+        address.resize(1);
+        assert_eq!(address.room.available_permits(), 1);
     }
 
     #[tokio::test]

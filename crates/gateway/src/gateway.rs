@@ -41,7 +41,7 @@ pub struct GatewaySettings {
     /// The addresses, at most [`MAX_ADDRESSES`].
     pub addresses: Vec<UpstreamAddress>,
     /// Maximum number of requests to each address at a time, including tunnels, and therefore of
-    /// connections.
+    /// connections, until [`Gateway::take_place`] sets another.
     pub max_connections: usize,
     /// Maximum wait for room among the connections, and then for a connection to open.
     pub connect: Duration,
@@ -186,8 +186,12 @@ impl Gateway {
         })
     }
 
-    /// Sets its bounds of concurrency; called when its requests begin.
-    pub fn take_place(&self) {
+    /// Sets its bounds of concurrency, and the maximum number of connections to each address; called
+    /// when its requests begin.
+    pub fn take_place(&self, max_connections: usize) {
+        for address in &self.addresses {
+            address.resize(max_connections.max(1));
+        }
         if let (Some(limit), Some(bounds)) = (&self.concurrency, self.settings.concurrency) {
             let _ = limit.set_bounds(bounds); // in order, or it would not be
         }

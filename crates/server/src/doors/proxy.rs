@@ -128,8 +128,9 @@ impl ProxyDoor {
         })
     }
 
-    /// Shows its upstreams to operators.
+    /// Shows its upstreams to operators; called when its requests begin.
     fn show(&self) {
+        self.upstreams.take_place();
         let process = &self.shared.observers.metrics.process;
         process.upstreams.install(self.upstreams.named());
         let access = self.access.as_ref();

@@ -73,11 +73,8 @@ struct LastMinute {
 }
 
 impl WatchedUpstreams {
-    /// Shows these upstreams, whose requests begin.
+    /// Shows these upstreams.
     pub(crate) fn install(&self, upstreams: Vec<NamedUpstream>) {
-        for it in &upstreams {
-            it.gateway.take_place();
-        }
         self.all.store(Arc::new(upstreams));
     }
 

@@ -80,10 +80,10 @@ fn an_upstream_that_stays_the_same_keeps_its_connections() {
     let upstream = named("u");
     let proxy = Proxy::start(&[upstream.address], "", OPEN);
     let mut client = proxy.client();
-    for cors in ["https://a.example", "https://b.example"] {
+    let route = "[[listen.proxy.route]]\nname = \"x\"\nupstream = \"http://127.0.0.1:1\"\n";
+    for settings in ["cors = [\"https://a.example\"]", route, ""] {
         assert_eq!(client.get("/").text(), "u");
-        let cors = format!("cors = [\"{cors}\"]");
-        proxy.reload_with(&[upstream.address], &cors, OPEN);
+        proxy.reload_with(&[upstream.address], settings, OPEN);
         assert_eq!(client.get("/").text(), "u");
     }
     let connections = upstream.connections.load(Ordering::SeqCst);

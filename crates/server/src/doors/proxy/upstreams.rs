@@ -71,7 +71,7 @@ impl Upstreams {
         watch: Watch<'_>,
     ) -> Result<Self, StartError> {
         let common = common(settings);
-        let is_kept = |it: &&Self| it.common == common && it.max_connections == max_connections;
+        let is_kept = |it: &&Self| it.common == common;
         let gateway = |route: &Route| {
             let kept = before.filter(is_kept);
             let kept = kept.and_then(|before| before.find(route));
@@ -117,6 +117,13 @@ impl Upstreams {
             common,
             max_connections,
         })
+    }
+
+    /// Sets the bounds of requests that begin.
+    pub(super) fn take_place(&self) {
+        for it in self.all() {
+            it.gateway.take_place(self.max_connections);
+        }
     }
 
     /// Returns the upstream with the settings of a route, whichever requests it was for.
