@@ -149,10 +149,13 @@ const FAULTS: [(&str, Course, Stage); 37] = [
         let up = Upstream::start();
         behind(&[&nobody(), &up.url()], 3, &Visitor::at(2))
     }),
-    ("RatekeeperUpstreamSlow", Course::GoesOn, || {
+    ("RatekeeperUpstreamSlow", Course::Departs, || {
         let up = Upstream::start();
-        let waits = Visitor::at(2).with("x-wait-ms", "1100");
-        behind(&[&up.url()], 2, &waits)
+        let service = gateway(&[&up.url()]);
+        visit(&service, 5, &Visitor::at(2));
+        let usual = service.scrape();
+        visit(&service, 6, &Visitor::at(2).with("x-wait-ms", "600"));
+        (usual, service.scrape())
     }),
     ("RatekeeperUpstreamSheds", Course::GoesOn, shedding),
     ("RatekeeperCertificateExpires", Course::GoesOn, || {
@@ -407,13 +410,21 @@ pub(crate) fn in_front_of(upstreams: &[&str]) -> String {
 
 /// Lets a visitor send requests to a gateway in front of these upstreams.
 fn behind(upstreams: &[&str], requests: usize, visitor: &Visitor) -> Scrapes {
-    let dir = tempfile::tempdir().expect("a directory of its own");
-    let service = InProcess::start_with(dir, &with(&in_front_of(upstreams)), proxy);
+    let service = gateway(upstreams);
     let before = service.scrape();
+    visit(&service, requests, visitor);
+    (before, service.scrape())
+}
+
+fn gateway(upstreams: &[&str]) -> InProcess {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    InProcess::start_with(dir, &with(&in_front_of(upstreams)), proxy)
+}
+
+pub(crate) fn visit(service: &InProcess, requests: usize, visitor: &Visitor) {
     for _ in 0..requests {
         visitor.get(service.door(Door::Proxy), "/");
     }
-    (before, service.scrape())
 }
 
 fn shedding() -> Scrapes {

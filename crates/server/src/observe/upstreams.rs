@@ -1,11 +1,12 @@
 //! Upstreams: the gateways of the proxy listener, as operators see them.
 //!
 //! ```text
-//!   counts of a gateway --each 5 s--> ring of 10 minutes: | earlier           | last minute |
-//!                                                             \__ is slow? __/   fails?
+//!   counts of a gateway --each 5 s--> | last minute |: fails?
+//!            '--unless it is slow--> | hour | hour | .. a day: slower than usual?
 //! ```
 //!
-//! The dashboard and `top` show the last minute, and the same words for what is wrong in it.
+//! The dashboard and `top` show the last minute, and the same words for what is wrong in it. Times
+//! of an upstream that is slow are not among the usual ones, so it stays slow for a day at most.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use parking_lot::Mutex;
 use ratekeeper::Clock;
 use ratekeeper_core::Nanos;
 use ratekeeper_gateway::{
-    AddressTotals, FailedAttempt, FailureWatch, Gateway, UpstreamFailure, UpstreamTotals,
+    AddressTotals, FailedAttempt, FailureWatch, Gateway, HEAD_EDGES, UpstreamFailure,
+    UpstreamTotals,
 };
 use serde_json::{Value, json};
 
@@ -25,16 +27,18 @@ use crate::counter::LogGate;
 
 /// How often the counts are read.
 pub(crate) const TICK: Duration = Duration::from_secs(5);
-/// Readings of a minute, and of all the time that is kept.
+/// Readings of a minute, and of an hour.
 const MINUTE: usize = 12;
-const KEPT: usize = 10 * MINUTE + 1;
+const HOUR: usize = 60 * MINUTE;
+/// Hours of usual times.
+const HOURS: usize = 24;
 /// Failed requests in a hundred from which an upstream fails.
 const FAILS_PERCENT: u64 = 5;
-/// An upstream is slow if half of its responses take longer than this, ..
-const SLOW: Nanos = Nanos::SECOND;
-/// .. or longer than this, and this many times longer than before.
-const MAY_BE_SLOW: Nanos = Nanos::from_millis(100);
+/// An upstream is slow if half of its responses take this many times longer than half of them
+/// usually do, and longer than three of four, as few do if some requests always take longer.
 const SLOWER: u64 = 3;
+/// Number of requests from which a share of them, or their usual time, says something.
+const ENOUGH: u64 = 5;
 /// Names of the classes of responses.
 pub(crate) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
@@ -50,8 +54,18 @@ pub(crate) struct NamedUpstream {
 #[derive(Debug, Default)]
 pub(crate) struct WatchedUpstreams {
     all: ArcSwap<Vec<NamedUpstream>>,
-    /// Readings by route, the newest last.
-    readings: Mutex<BTreeMap<Box<str>, VecDeque<Reading>>>,
+    /// By route.
+    readings: Mutex<BTreeMap<Box<str>, Readings>>,
+}
+
+/// What was read of an upstream.
+#[derive(Debug, Default)]
+struct Readings {
+    count: usize,
+    /// The oldest first.
+    minute: VecDeque<Reading>,
+    /// Times to the head while it was not slow, likewise.
+    hours: VecDeque<[u64; HEAD_EDGES.len() + 1]>,
 }
 
 /// The counts of an upstream at a moment.
@@ -66,7 +80,8 @@ struct Reading {
 #[derive(Debug)]
 struct LastMinute {
     now: UpstreamTotals,
-    earlier: UpstreamTotals,
+    /// Of the times to the head that are usual.
+    usual: UpstreamTotals,
     /// Failed attempts by address.
     failed: Vec<u64>,
     addresses: Vec<AddressTotals>,
@@ -88,11 +103,8 @@ impl WatchedUpstreams {
         let mut readings = self.readings.lock();
         readings.retain(|route, _| all.iter().any(|it| it.route == *route));
         for NamedUpstream { route, gateway } in &*all {
-            let ring = readings.entry(route.clone()).or_default();
-            if ring.len() == KEPT {
-                ring.pop_front();
-            }
-            ring.push_back(Reading::of(gateway.totals(), &gateway.addresses()));
+            let readings = readings.entry(route.clone()).or_default();
+            readings.add(Reading::of(gateway.totals(), &gateway.addresses()));
         }
     }
 
@@ -123,20 +135,16 @@ impl WatchedUpstreams {
         let readings = self.readings.lock();
         let addresses = upstream.gateway.addresses();
         let now = Reading::of(upstream.gateway.totals(), &addresses);
-        let (first, before) = match readings.get(&upstream.route) {
-            Some(ring) if !ring.is_empty() => (
-                ring[0].clone(),
-                ring[ring.len().saturating_sub(MINUTE)].clone(),
-            ),
-            _ => <_>::default(),
-        };
+        let readings = readings.get(&upstream.route);
+        let before = readings.and_then(|it| it.minute.front().cloned());
+        let before = before.unwrap_or_default();
         let failed = now.failed.iter().enumerate().map(|(index, count)| {
             let earlier = before.failed.get(index).copied().unwrap_or_default();
             count.saturating_sub(earlier)
         });
         LastMinute {
             now: now.totals.since(&before.totals),
-            earlier: before.totals.since(&first.totals),
+            usual: readings.map(Readings::usual).unwrap_or_default(),
             failed: failed.collect(),
             addresses,
         }
@@ -161,6 +169,50 @@ impl Reading {
             failed: failed.collect(),
         }
     }
+}
+
+impl Readings {
+    fn add(&mut self, reading: Reading) {
+        if self.count.is_multiple_of(HOUR) {
+            self.hours.push_back(<_>::default());
+            let old = self.hours.len().saturating_sub(HOURS);
+            self.hours.drain(..old);
+        }
+        self.count += 1;
+        let since =
+            |before: Option<&Reading>| before.map(|before| reading.totals.since(&before.totals));
+        let minute = since(self.minute.front()).unwrap_or_default();
+        let is_slow = slower(&minute, &self.usual()).is_some();
+        let news = since(self.minute.back()).filter(|_| !is_slow);
+        if let (Some(hour), Some(news)) = (self.hours.back_mut(), news) {
+            for (usual, new) in hour.iter_mut().zip(news.head) {
+                *usual += new;
+            }
+        }
+        if self.minute.len() == MINUTE {
+            self.minute.pop_front();
+        }
+        self.minute.push_back(reading);
+    }
+
+    /// Returns the times to the head that are usual.
+    fn usual(&self) -> UpstreamTotals {
+        let mut usual = UpstreamTotals::default();
+        for hour in &self.hours {
+            for (all, count) in usual.head.iter_mut().zip(hour) {
+                *all += count;
+            }
+        }
+        usual
+    }
+}
+
+/// Returns the time of half of the responses, and the usual time, if those are much slower.
+fn slower(now: &UpstreamTotals, usual: &UpstreamTotals) -> Option<[Nanos; 2]> {
+    let has_enough = |it: &UpstreamTotals| it.head.iter().sum::<u64>() >= ENOUGH;
+    let (half, before) = (now.within(50)?, usual.within(50)?);
+    let is_slower = half.as_nanos() / SLOWER > before.as_nanos() && Some(half) > usual.within(75);
+    (has_enough(now) && has_enough(usual) && is_slower).then_some([half, before])
 }
 
 impl LastMinute {
@@ -206,20 +258,16 @@ impl LastMinute {
                 faults.push(format!("{failed} attempts failed at {}", address.name));
             }
         }
-        faults.extend(self.slow());
+        if let Some([half, before]) = slower(&self.now, &self.usual) {
+            let (half, before) = (words(half), words(before));
+            faults.push(format!(
+                "slow: half of the responses within {half}, {before} usually"
+            ));
+        }
         if shed > 0 {
             faults.push(format!("{shed} requests were shed by adaptive_concurrency"));
         }
         faults
-    }
-
-    /// Returns how much slower than before it is, if it is slow.
-    fn slow(&self) -> Option<String> {
-        let (now, earlier) = (self.now.within(50)?, self.earlier.within(50));
-        let is_slower = |earlier: Nanos| now.as_nanos() / SLOWER > earlier.as_nanos();
-        let is_slow = now > SLOW || (now > MAY_BE_SLOW && earlier.is_some_and(is_slower));
-        let before = earlier.map_or_else(String::new, |time| format!(", {} before", words(time)));
-        is_slow.then(|| format!("slow: half of the responses within {}{before}", words(now)))
     }
 
     fn describe(&self, upstream: &NamedUpstream) -> Value {
@@ -232,7 +280,7 @@ impl LastMinute {
                 "failed": failed,
             })
         });
-        let millis = |percent| match self.now.within(percent) {
+        let millis = |bound: Option<Nanos>| match bound {
             Some(Nanos::MAX) | None => Value::Null,
             Some(time) => json!(time.as_millis_ceil()),
         };
@@ -248,8 +296,9 @@ impl LastMinute {
             "responses": classes.collect::<BTreeMap<_, _>>(),
             "failures": failures.collect::<BTreeMap<_, _>>(),
             "left": self.now.left,
-            "half_within_ms": millis(50),
-            "most_within_ms": millis(99),
+            "half_within_ms": millis(self.now.within(50)),
+            "most_within_ms": millis(self.now.within(99)),
+            "usual_half_within_ms": millis(self.usual.within(50)),
             "in_flight": upstream.gateway.in_flight(),
             "sent_bytes": self.now.bytes[0],
             "received_bytes": self.now.bytes[1],
@@ -321,10 +370,10 @@ mod tests {
         totals
     }
 
-    fn faults(now: UpstreamTotals, earlier: UpstreamTotals) -> Vec<String> {
+    fn faults(now: UpstreamTotals, usual: UpstreamTotals) -> Vec<String> {
         let minute = LastMinute {
             now,
-            earlier,
+            usual,
             failed: Vec::new(),
             addresses: Vec::new(),
         };
@@ -332,31 +381,57 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_is_slow_by_itself_or_beside_its_past() {
-        for (now, earlier, expected) in [
+    fn an_upstream_is_slow_beside_its_usual_times() {
+        let slow = "slow: half of the responses within 250 ms, 25 ms usually";
+        for (now, usual, expected) in [
             (1, Some(1), None),
             (5, Some(4), None), // not three times longer
-            (4, Some(0), None), // at most 100 ms
-            (5, None, None),
-            (
-                5,
-                Some(2),
-                Some("slow: half of the responses within 250 ms, 25 ms before"),
-            ),
-            (8, None, Some("slow: half of the responses within 2500 ms")),
-            (
-                12,
-                Some(12),
-                Some("slow: half of the responses within more than 30 s, more than 30 s before"),
-            ),
+            (12, Some(12), None),
+            (8, None, None), // nothing is usual yet
+            (5, Some(2), Some(slow)),
         ] {
-            let found = faults(head(now), earlier.map(head).unwrap_or_default());
-            assert_eq!(
-                found.first().map(String::as_str),
-                expected,
-                "{now} {earlier:?}"
-            );
+            let found = faults(head(now), usual.map(head).unwrap_or_default());
+            let found = found.first().map(String::as_str);
+            assert_eq!(found, expected, "{now} {usual:?}");
         }
+        let (mut few, mut mixed) = (head(5), head(2));
+        few.head[5] = 4;
+        assert!(faults(few, head(2)).is_empty(), "too few to tell");
+        mixed.head[5] = 8;
+        assert!(faults(head(5), mixed).is_empty(), "some always take longer");
+    }
+
+    /// Responses of each bucket, one a second, for so many minutes; returns the minutes with a fault.
+    fn slow_minutes(course: &[(usize, u32)]) -> Vec<u32> {
+        let (mut readings, mut totals) = (Readings::default(), UpstreamTotals::default());
+        let (mut minute, mut slow) = (0, Vec::new());
+        for (bucket, minutes) in course {
+            for _ in 0..*minutes {
+                for _ in 0..MINUTE {
+                    totals.head[*bucket] += 5;
+                    readings.add(Reading::of(totals.clone(), &[]));
+                }
+                let now = totals.since(&readings.minute[0].totals);
+                if slower(&now, &readings.usual()).is_some() {
+                    slow.push(minute);
+                }
+                minute += 1;
+            }
+        }
+        slow
+    }
+
+    #[test]
+    fn an_upstream_stays_slow_until_it_is_fast_or_that_is_usual() {
+        let (fast, slow, day) = (0, 7, 24 * 60);
+        let all = |minutes: std::ops::Range<u32>| minutes.collect::<Vec<_>>();
+        assert_eq!(slow_minutes(&[(slow, 90)]), [0; 0], "from the start");
+        assert_eq!(
+            slow_minutes(&[(fast, 5), (slow, 90), (fast, 9)]),
+            all(5..95)
+        );
+        let for_long = slow_minutes(&[(fast, day), (slow, 2 * day)]);
+        assert_eq!(for_long, all(day..day + 23 * 60));
     }
 
     #[test]

@@ -84,6 +84,8 @@ impl Scrape {
 pub(crate) enum Course {
     /// `before` for five minutes, then the change to `after` in each of 60 minutes.
     GoesOn,
+    /// The change to `before` in each of 60 minutes, as usual, then that to `after`.
+    Departs,
     /// `before` and `after` in turn.
     Flaps,
     /// The change to `after` in each of 60 minutes, then nothing for a day.
@@ -120,6 +122,11 @@ pub(crate) fn staged(
         let values = match course {
             Course::GoesOn if is_gauge => format!("{first}x4 {last}x60"),
             Course::GoesOn => format!("{first}x4 {first}+{step:.9}x60"),
+            Course::Departs if is_gauge => format!("{first}x59 {last}x60"),
+            Course::Departs => {
+                let usual = 60.0 * first;
+                format!("0+{first:.9}x59 {usual:.9}+{step:.9}x60")
+            }
             Course::Flaps => format!("{first} {last} ").repeat(30),
             Course::Ends if is_gauge => format!("{last}x1510"),
             Course::Ends => format!(
@@ -140,6 +147,7 @@ pub(crate) fn staged(
     };
     let at = match course {
         Course::GoesOn | Course::Flaps => "50m",
+        Course::Departs => "80m",
         Course::Ends => "1d40m",
     };
     let query = format!(r#"group by (alertname) (ALERTS{{alertstate="firing"{only}}})"#);

@@ -8,6 +8,9 @@ use super::{quantile, rate};
 
 use Severity::{Critical, Warning};
 
+/// Requests a second from which their times say something: one a minute.
+const ENOUGH: &str = "1 / 60";
+
 /// They go by shares, so that a rare request counts too.
 pub(super) fn all() -> Vec<Alert> {
     let by_route = |series: String| rate("job, route", series, "[5m]");
@@ -16,11 +19,12 @@ pub(super) fn all() -> Vec<Alert> {
     let failures = by_route(UPSTREAM_ERRORS.with(r#"kind!~"busy|low_priority""#));
     let shed = by_route(UPSTREAM_ERRORS.with(r#"kind=~"busy|low_priority""#));
     let attempts = rate("job, route, address", UPSTREAM_ATTEMPTS, "[5m]");
-    let half = |over| {
+    let time = |part, over| {
         let buckets = format!("{UPSTREAM_TIME}_bucket");
-        quantile("0.5", "job, route, le", buckets, over)
+        quantile(part, "job, route, le", buckets, over)
     };
-    let (half, before) = (half("[5m]"), half("[1h] offset 10m"));
+    let usual = |part| time(part, "[1d] offset 10m");
+    let (half, before, most) = (time("0.5", "[5m]"), usual("0.5"), usual("0.75"));
     vec![
         Alert::new(
             Critical,
@@ -39,7 +43,7 @@ pub(super) fn all() -> Vec<Alert> {
         Alert::new(
             Warning,
             "RatekeeperUpstreamSlow",
-            format!("{half} > 1\nor ({half} > 0.1 and {half} > 3 * {before})"),
+            format!("{half} > 3 * {before}\nand {half} > {most}\nand {answered} > {ENOUGH}"),
             "half of the responses of the route `{{ $labels.route }}` take longer than {{ $value | humanizeDuration }}",
         )
         .after("5m"),
