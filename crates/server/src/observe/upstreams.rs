@@ -251,10 +251,12 @@ impl LastMinute {
             let causes = causes.collect::<Vec<_>>().join(", ");
             faults.push(format!("{percent} % of {ended} requests failed ({causes})"));
         }
+        // An address has its part of the requests.
+        let (count, others) = (self.addresses.len() as u64, self.addresses.len() > 1);
         for (address, failed) in self.addresses.iter().zip(&self.failed) {
             if address.is_out {
                 faults.push(format!("{} is left out", address.name));
-            } else if *failed > 0 && self.addresses.len() > 1 {
+            } else if others && *failed > 0 && failed * count * 100 >= ended * FAILS_PERCENT {
                 faults.push(format!("{failed} attempts failed at {}", address.name));
             }
         }
@@ -446,5 +448,26 @@ mod tests {
         totals.failures[UpstreamFailure::Reset as usize] = 10;
         let failed = "11 % of 108 requests failed (10 reset, 2 5xx)";
         assert_eq!(faults(totals, UpstreamTotals::default()), [failed, shed]);
+    }
+
+    #[test]
+    fn attempts_that_fail_at_an_address_are_a_fault_by_their_share() {
+        let address = |name: &str| AddressTotals {
+            name: name.to_owned(),
+            failures: <_>::default(),
+            connections: 0,
+            is_out: false,
+        };
+        let now = UpstreamTotals {
+            responses: [0, 100, 0, 0, 0],
+            ..UpstreamTotals::default()
+        };
+        let minute = LastMinute {
+            now,
+            usual: UpstreamTotals::default(),
+            failed: vec![2, 3],
+            addresses: vec![address("a"), address("b")],
+        };
+        assert_eq!(minute.faults(), ["3 attempts failed at b"]);
     }
 }

@@ -18,7 +18,11 @@ pub(super) fn all() -> Vec<Alert> {
     let wrong = by_route(UPSTREAM_RESPONSES.with(r#"class="5xx""#));
     let failures = by_route(UPSTREAM_ERRORS.with(r#"kind!~"busy|low_priority""#));
     let shed = by_route(UPSTREAM_ERRORS.with(r#"kind=~"busy|low_priority""#));
+    let up = format!("max by (job, route, address) ({UPSTREAM_UP})");
+    // Of its part of the requests.
     let attempts = rate("job, route, address", UPSTREAM_ATTEMPTS, "[5m]");
+    let attempts =
+        format!("{attempts} * on (job, route) group_left () count by (job, route) ({up})");
     let time = |part, over| {
         let buckets = format!("{UPSTREAM_TIME}_bucket");
         quantile(part, "job, route, le", buckets, over)
@@ -36,7 +40,9 @@ pub(super) fn all() -> Vec<Alert> {
         Alert::new(
             Warning,
             "RatekeeperUpstreamAddressDown",
-            format!("max by (job, route, address) ({UPSTREAM_UP}) == 0\nor {attempts} > 0.01"),
+            format!(
+                "{up} == 0\nor {attempts}\n/ on (job, route) group_left () ({failures} + {answered}) > 0.05"
+            ),
             "address {{ $labels.address }} of the route `{{ $labels.route }}` fails or is left out",
         )
         .after("5m"),
