@@ -115,7 +115,7 @@ type Scrapes = (Scrape, Scrape);
 type Stage = fn() -> Scrapes;
 
 /// Each alert, and its fault.
-const FAULTS: [(&str, Course, Stage); 37] = [
+const FAULTS: [(&str, Course, Stage); 38] = [
     ("RatekeeperDown", Course::GoesOn, || {
         let service = InProcess::start(POLICY);
         (service.scrape(), service.end())
@@ -148,6 +148,13 @@ const FAULTS: [(&str, Course, Stage); 37] = [
     ("RatekeeperUpstreamAddressDown", Course::GoesOn, || {
         let up = Upstream::start();
         behind(&[&nobody(), &up.url()], 3, &Visitor::at(2))
+    }),
+    ("RatekeeperUpstreamLeft", Course::GoesOn, || {
+        let up = Upstream::start();
+        let service = gateway(&[&up.url()]);
+        let before = service.scrape();
+        leave(&service, 3);
+        (before, service.scrape())
     }),
     ("RatekeeperUpstreamSlow", Course::Departs, || {
         let up = Upstream::start();
@@ -425,6 +432,20 @@ pub(crate) fn visit(service: &InProcess, requests: usize, visitor: &Visitor) {
     for _ in 0..requests {
         visitor.get(service.door(Door::Proxy), "/");
     }
+}
+
+/// Sends requests to a gateway, which their clients leave before a response.
+pub(crate) fn leave(service: &InProcess, requests: usize) {
+    let waits = Visitor::at(2).with("x-wait-ms", "60000");
+    for _ in 0..requests {
+        drop(waits.begin(service.door(Door::Proxy), "/"));
+    }
+    let left = poll("clients that left", PATIENCE, || {
+        let series = "ratekeeper_upstream_left_total{route=\"\"}";
+        let all = service.scrape().has(series, &requests.to_string());
+        all.then_some(())
+    });
+    left.unwrap_or_else(|error| panic!("{error}"));
 }
 
 fn shedding() -> Scrapes {

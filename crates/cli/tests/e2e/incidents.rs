@@ -1,4 +1,4 @@
-//! Ten incidents, each found in each of three views alone: the dashboard, `ratekeeper top`, and
+//! Eleven incidents, each found in each of three views alone: the dashboard, `ratekeeper top`, and
 //! the alerts of Prometheus. The table in docs/guide/is-it-effective.md says where.
 
 use std::process::Command;
@@ -9,7 +9,7 @@ use ratekeeper_core::Nanos;
 use ratekeeper_server::{Door, Event};
 use serde_json::Value;
 
-use crate::faults::{in_front_of, nobody, proxy, visit};
+use crate::faults::{in_front_of, leave, nobody, proxy, visit};
 use crate::harness::clock::poll;
 use crate::harness::in_process::InProcess;
 use crate::harness::redis::Redis;
@@ -179,7 +179,7 @@ struct Incident {
     alert: &'static str,
 }
 
-const INCIDENTS: [Incident; 9] = [
+const INCIDENTS: [Incident; 10] = [
     Incident {
         name: "an abuser",
         settings: String::new,
@@ -280,6 +280,15 @@ const INCIDENTS: [Incident; 9] = [
         top: |it| mentions(&it["notes"], "upstream: slow: half of the responses"),
         printed: "note: upstream: slow: half of the responses within 1000 ms",
         alert: SLOW,
+    },
+    Incident {
+        name: "an application that hangs while clients leave",
+        settings: || in_front_of_application(&[]),
+        stage: |stage| leave(&stage.0, 6),
+        dashboard: |it| fault(it, "6 of 6 requests were left by their clients"),
+        top: |it| mentions(&it["notes"], "upstream: 6 of 6 requests were left"),
+        printed: "note: upstream: 6 of 6 requests were left by their clients",
+        alert: "RatekeeperUpstreamLeft",
     },
 ];
 

@@ -34,6 +34,9 @@ const HOUR: usize = 60 * MINUTE;
 const HOURS: usize = 24;
 /// Failed requests in a hundred from which an upstream fails.
 const FAILS_PERCENT: u64 = 5;
+/// Requests in a hundred from which it is a fault that clients do not wait for a response. Higher,
+/// because some clients give up any request that they no longer need.
+const LEFT_PERCENT: u64 = 20;
 /// An upstream is slow if half of its responses take this many times longer than half of them
 /// usually do, and longer than three of four, as few do if some requests always take longer.
 const SLOWER: u64 = 3;
@@ -224,7 +227,7 @@ impl LastMinute {
 
     /// Returns the number of requests that were sent, or were to be sent.
     fn ended(&self) -> u64 {
-        self.now.responses[..4].iter().sum::<u64>() + self.failed()
+        self.now.responses[..4].iter().sum::<u64>() + self.failed() + self.now.left
     }
 
     fn shed(&self) -> u64 {
@@ -250,6 +253,12 @@ impl LastMinute {
             let causes = causes.map(|(kind, count)| format!("{count} {kind}"));
             let causes = causes.collect::<Vec<_>>().join(", ");
             faults.push(format!("{percent} % of {ended} requests failed ({causes})"));
+        }
+        let left = self.now.left;
+        if left >= ENOUGH && left * 100 >= ended * LEFT_PERCENT {
+            faults.push(format!(
+                "{left} of {ended} requests were left by their clients before a response"
+            ));
         }
         // An address has its part of the requests.
         let (count, others) = (self.addresses.len() as u64, self.addresses.len() > 1);
@@ -448,6 +457,26 @@ mod tests {
         totals.failures[UpstreamFailure::Reset as usize] = 10;
         let failed = "11 % of 108 requests failed (10 reset, 2 5xx)";
         assert_eq!(faults(totals, UpstreamTotals::default()), [failed, shed]);
+    }
+
+    #[test]
+    fn clients_that_do_not_wait_are_a_fault_by_their_share() {
+        for (left, served, expected) in [
+            (124, 0, Some("124 of 124 requests")),
+            (4, 0, None), // too few to tell
+            (20, 80, Some("20 of 100 requests")),
+            (20, 81, None),
+        ] {
+            let totals = UpstreamTotals {
+                responses: [0, served, 0, 0, 0],
+                left,
+                ..UpstreamTotals::default()
+            };
+            let found = faults(totals, UpstreamTotals::default());
+            let why = "were left by their clients before a response";
+            let expected = expected.map(|expected| format!("{expected} {why}"));
+            assert_eq!(found, Vec::from_iter(expected), "{left} {served}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::super::table::{
     KEY_MISSING, KEYS, MEMORY_BUDGET_BYTES, MEMORY_BYTES, NEAR_LIMIT, PLAN_NEAR_LIMIT,
     QUEUE_LENGTH, QUEUE_WAIT, REPORTS, REPORTS_EXPECTED, REQUESTS, RESERVED_UNITS, SETTLEMENTS,
     STORE_CLOCK_OFFSET, STORE_DURATION, STORE_REQUESTS, UNLIMITED, UPSTREAM_ATTEMPTS,
-    UPSTREAM_ERRORS, UPSTREAM_RESPONSES, UPSTREAM_TIME,
+    UPSTREAM_ERRORS, UPSTREAM_LEFT, UPSTREAM_RESPONSES, UPSTREAM_TIME,
 };
 use super::{quantile, rate};
 
@@ -154,6 +154,10 @@ fn upstream() -> Vec<Panel> {
             .shows(
                 "{{route}} {{kind}}",
                 shown_rate("route, kind", &UPSTREAM_ERRORS, ""),
+            )
+            .shows(
+                "{{route}} left by the client",
+                shown_rate("route", &UPSTREAM_LEFT, ""),
             )
             .shows(
                 "{{route}} at address {{address}}",

@@ -1,14 +1,15 @@
 //! Upstream alerts: those of the application behind the gateway.
 
 use super::super::table::{
-    UPSTREAM_ATTEMPTS, UPSTREAM_ERRORS, UPSTREAM_RESPONSES, UPSTREAM_TIME, UPSTREAM_UP,
+    UPSTREAM_ATTEMPTS, UPSTREAM_ERRORS, UPSTREAM_LEFT, UPSTREAM_RESPONSES, UPSTREAM_TIME,
+    UPSTREAM_UP,
 };
 use super::alert::{Alert, Severity};
 use super::{quantile, rate};
 
 use Severity::{Critical, Warning};
 
-/// Requests a second from which their times say something: one a minute.
+/// Requests a second from which their times, or clients that leave, say something: one a minute.
 const ENOUGH: &str = "1 / 60";
 
 /// They go by shares, so that a rare request counts too.
@@ -18,6 +19,7 @@ pub(super) fn all() -> Vec<Alert> {
     let wrong = by_route(UPSTREAM_RESPONSES.with(r#"class="5xx""#));
     let failures = by_route(UPSTREAM_ERRORS.with(r#"kind!~"busy|low_priority""#));
     let shed = by_route(UPSTREAM_ERRORS.with(r#"kind=~"busy|low_priority""#));
+    let left = by_route(UPSTREAM_LEFT.to_string());
     let up = format!("max by (job, route, address) ({UPSTREAM_UP})");
     // Of its part of the requests.
     let attempts = rate("job, route, address", UPSTREAM_ATTEMPTS, "[5m]");
@@ -44,6 +46,15 @@ pub(super) fn all() -> Vec<Alert> {
                 "{up} == 0\nor {attempts}\n/ on (job, route) group_left () ({failures} + {answered}) > 0.05"
             ),
             "address {{ $labels.address }} of the route `{{ $labels.route }}` fails or is left out",
+        )
+        .after("5m"),
+        Alert::new(
+            Warning,
+            "RatekeeperUpstreamLeft",
+            format!(
+                "{left}\n/ ({left} + {failures} + {answered}) > 0.2\nand {left} > {ENOUGH}"
+            ),
+            "clients leave {{ $value | humanizePercentage }} of the requests of the route `{{ $labels.route }}` before a response",
         )
         .after("5m"),
         Alert::new(
