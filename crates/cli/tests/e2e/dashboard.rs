@@ -378,12 +378,13 @@ fn ten_thousand_keys_and_hostile_names_are_shown_as_text() {
         return;
     };
     let evil = "<img src=x onerror=hit()></td><script>hit()</script>\u{202e}\u{1b}[2J";
-    ask(service.http(), ("user", evil), 60);
     let mut caller = Caller::connect(service.http());
     for visitor in 0..10_000 {
         let body = json!({ "attributes": { "user": format!("k{visitor}") } }).to_string();
         caller.post_json("/v1/check", &body);
     }
+    // Last, because the list covers a minute, and a busy machine needs more for the others.
+    ask(service.http(), ("user", evil), 60);
     browser.wait(&format!("{}.includes('<img src=x')", text("#keys")));
     assert_eq!(
         browser.run("document.querySelectorAll('img, td script').length"),
