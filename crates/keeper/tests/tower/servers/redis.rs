@@ -91,6 +91,7 @@ impl Redis {
     fn store(&self, clock: &SystemClock) -> RedisStore {
         let config = RedisConfig {
             origin: clock.origin(),
+            deadline: Duration::from_secs(10), // a late call is refused, and may have been charged
             ..RedisConfig::new(self.url())
         };
         RedisStore::new(config).unwrap()
