@@ -61,6 +61,13 @@ use crate::serve::request_body::RequestBody;
 
 /// The usual field of the client's address, which the gateway knows.
 static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// Fields by which proxies name a client, besides that of the policy.
+const CLIENT_FIELDS: [&str; 4] = [
+    "x-forwarded-for",
+    "forwarded",
+    "x-real-ip",
+    "cf-connecting-ip",
+];
 const READY_PATH: &str = "/.well-known/ratekeeper/ready"; // for balancers; meets no limit
 
 /// The decision about a request, and what it holds; nothing for a preflight.
@@ -318,15 +325,17 @@ impl ProxyDoor {
         let policy = self.shared.keeper.look_at_policy();
         let trusts = policy.client_ip.trusts(peer);
         let trust = if trusts { Trust::Proxy } else { Trust::Nothing };
-        let may_be_proxy = !trusts && is_private(peer) && headers.contains_key(&FORWARDED_FOR);
-        if may_be_proxy && self.shared.first_untrusted(policy.version) {
+        let field = &*policy.client_ip.header;
+        let may_be_proxy = !trusts && is_private(peer);
+        let mut named = CLIENT_FIELDS.into_iter().chain([field]);
+        let sent = named.find(|name| may_be_proxy && headers.contains_key(*name));
+        if let Some(sent) = sent.filter(|_| self.shared.first_untrusted(policy.version)) {
             let text = format!(
-                "RK-W101: {peer} sends `{FORWARDED_FOR}` and is no trusted proxy, so all of its \
-                 clients count as one; add it to `trusted_proxies` in [client_ip]"
+                "RK-W101: {peer} sends `{sent}` and is no trusted proxy, so all of its clients \
+                 count as one; add it to `trusted_proxies` in [client_ip]"
             );
             self.shared.sink.notice(text);
         }
-        let field = &*policy.client_ip.header;
         GatewayClient {
             peer,
             trust,

@@ -19,6 +19,15 @@ fn a_proxy_that_is_not_trusted_is_noticed_once() {
     let upstream = Upstream::hello();
     for (trusted, fields, expected) in [
         ("", "x-forwarded-for: 192.0.2.1\r\n", 1),
+        ("", "forwarded: for=192.0.2.1\r\n", 1),
+        ("", "x-real-ip: 192.0.2.1\r\n", 1),
+        ("", "cf-connecting-ip: 192.0.2.1\r\n", 1),
+        ("", "x-client: 192.0.2.1\r\n", 0),
+        (
+            "[client_ip]\nheader = \"x-client\"\ntrusted_proxies = [\"10.0.0.5\"]\n",
+            "x-client: 192.0.2.1\r\n",
+            1,
+        ),
         ("", "", 0),
         (
             "[client_ip]\ntrusted_proxies = [\"127.0.0.1\"]\n",
