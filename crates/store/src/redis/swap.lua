@@ -8,6 +8,8 @@ for i = 1, #KEYS do
   if type(value) == 'table' then -- as `load.lua` reads another type
     if not string.find(value.err, 'WRONGTYPE') then return value end
     value = '\255'
+  elseif value == '' then
+    value = '\255'
   end
   if (value or '') ~= ARGV[3 * i - 2] then return 0 end
 end

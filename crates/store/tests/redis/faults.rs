@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Gcra, Key, KeyBuilder, Limit, Log, Mode, Nanos, Permits, Time, Window,
+    AnyAlgorithm, Balance, Charge, Gcra, Key, KeyBuilder, Limit, Log, Mode, Nanos, Permits, Time,
+    Window,
 };
 use ratekeeper_store::conformance::limit;
 use ratekeeper_store::{
@@ -240,11 +241,15 @@ fn a_foreign_key_fails_alone_and_is_not_changed() {
         let server = Server::start(&program, &[]);
         let bench = Bench::patient(RedisServers::One(server.url()));
         let mut connection = server.connect();
-        for (client, command) in [("eve", "LPUSH"), ("mal", "APPEND")] {
+        for (client, command, value) in [
+            ("eve", "LPUSH", "x"),
+            ("mal", "APPEND", "x"),
+            ("sue", "SET", ""),
+        ] {
             let name = format!("rk:{{{client}}}:daily");
             redis::cmd(command)
                 .arg(&name)
-                .arg("x")
+                .arg(value)
                 .exec(&mut connection)
                 .unwrap();
             let refused = bench.ask(client, 1).unwrap_err();
@@ -284,8 +289,11 @@ fn a_foreign_key_fails_alone_and_is_not_changed() {
 #[tokio::test]
 async fn a_reset_removes_a_foreign_value() {
     let quota = || "3/1h".parse().unwrap();
-    let algorithms: [AnyAlgorithm; 3] = [
+    let algorithms: [AnyAlgorithm; 4] = [
         Gcra::token_bucket(quota()).unwrap().into(),
+        Balance::new(Permits::new(3), Permits::new(3))
+            .unwrap()
+            .into(),
         Window::fixed(quota(), Nanos::ZERO).unwrap().into(),
         Log::sliding(quota()).unwrap().into(),
     ];
@@ -311,12 +319,12 @@ async fn a_reset_removes_a_foreign_value() {
             }];
             assert!(store.decide(&charge, Time::ZERO).await.unwrap().admitted);
             let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
-            for command in ["APPEND", "LPUSH"] {
+            for (command, value) in [("APPEND", "x"), ("LPUSH", "x"), ("SET", "")] {
                 redis::cmd("DEL").arg(&names).exec(&mut connection).unwrap();
                 let mut foreign = redis::cmd(command);
                 foreign
                     .arg(&names[0])
-                    .arg("x")
+                    .arg(value)
                     .exec(&mut connection)
                     .unwrap();
                 let refused = store.decide(&charge, Time::ZERO).await.unwrap_err();

@@ -11,6 +11,7 @@ local last, limit, full, counted, units, name, first, rest, deepest
     deepest = full + SLACK * units
   end
   local debt, changed, low = 0, false, false
+  if value == '' then return redis.error_reply('FOREIGN ' .. KEYS[i]) end -- the caller sees no value
   local ours = not value or sub(value, 9) == name -- else of other numbers: left to the caller
   if value and ours then
     local micros, ticks = unpack('<i6H', value)
