@@ -79,7 +79,7 @@ enum Strokes {
 pub struct Interval {
     /// M: 1 to [`Quota::MAX_PERMITS`].
     most: u64,
-    /// R: 1 to M.
+    /// R: at least 1. Above M too: what a larger M left missing comes back as fast.
     refill: u64,
     /// F: at least 1 ns.
     every: u64,
@@ -126,7 +126,7 @@ impl Interval {
     }
 
     fn new(most: Permits, refill: Permits, every: Nanos, strokes: Strokes) -> Result<Self, Error> {
-        let (most, refill) = (countable(most)?.get(), countable(refill.min(most))?.get());
+        let (most, refill) = (countable(most)?.get(), countable(refill)?.get());
         let every = every.as_nanos();
         if every == 0 {
             return Err(Error::NoSpan);
@@ -143,17 +143,10 @@ impl Interval {
         })
     }
 
-    /// The state at `now`: refilled by the strokes that have passed.
+    /// The state at `now`: refilled by the strokes that have passed. More than M are missing if a
+    /// larger M was lowered.
     #[inline]
     fn refilled(&self, missing: &IntervalState, now: Time) -> IntervalState {
-        let permits = missing.permits.min(self.most); // the limit may have shrunk
-        let next = missing.next;
-        self.all_refilled(&IntervalState { permits, next }, now)
-    }
-
-    /// As `refilled`, with all that is missing, even if it is more than M.
-    #[inline]
-    fn all_refilled(&self, missing: &IntervalState, now: Time) -> IntervalState {
         let permits = missing.permits;
         if permits > 0 && now < missing.next {
             return *missing;
@@ -247,8 +240,8 @@ impl Algorithm for Interval {
     #[inline]
     fn decide(&self, missing: &mut IntervalState, now: Time, cost: Permits) -> Decision {
         let mut seen = self.refilled(missing, now);
-        let room = self.most - seen.permits;
-        let verdict = if cost.get() <= room {
+        let missing_after = seen.permits.saturating_add(cost.get());
+        let verdict = if missing_after <= self.most || cost == Permits::ZERO {
             if cost > Permits::ZERO {
                 seen.permits += cost.get();
                 *missing = seen;
@@ -258,19 +251,23 @@ impl Algorithm for Interval {
             Verdict::DenyForever
         } else {
             Verdict::Deny {
-                retry_after: self.stroke_of(cost.get() - room, seen.next).since(now),
+                retry_after: self
+                    .stroke_of(missing_after - self.most, seen.next)
+                    .since(now),
             }
         };
+        let beyond = seen.permits.saturating_sub(self.most);
+        let for_more = seen.permits.min(beyond + 1);
         Decision {
             verdict,
-            remaining: Permits::new(self.most - seen.permits),
+            remaining: Permits::new(self.most.saturating_sub(seen.permits)),
             reset_after: self.stroke_of(seen.permits, seen.next).since(now),
-            more_after: self.stroke_of(seen.permits.min(1), seen.next).since(now),
+            more_after: self.stroke_of(for_more, seen.next).since(now),
         }
     }
 
     fn expires_at(&self, missing: &IntervalState, _now: Time) -> Time {
-        self.stroke_of(missing.permits.min(self.most), missing.next)
+        self.stroke_of(missing.permits, missing.next)
     }
 
     /// Brings both to the later stroke and keeps the one with more permits missing: from the
@@ -300,10 +297,15 @@ impl Algorithm for Interval {
         self.every == old.every && self.strokes == old.strokes
     }
 
-    /// The strokes that have passed gave back the refills of then.
+    /// The strokes that have passed gave back the refills of then. At the same rate nothing is
+    /// forgiven; otherwise what the larger of R and M cuts.
     fn rescale(&self, missing: &mut IntervalState, old: &Self, now: Time, _promised: Nanos) {
         let seen = old.refilled(missing, now);
-        *missing = match seen.permits.min(self.most) {
+        let most = match self.refill {
+            refill if refill == old.refill => u64::MAX,
+            refill => refill.max(self.most),
+        };
+        *missing = match seen.permits.min(most) {
             0 => IntervalState::default(),
             permits => IntervalState { permits, ..seen },
         };
@@ -314,7 +316,7 @@ impl Algorithm for Interval {
             return 0;
         };
         let refills = after_first.div_ceil(self.every); // up: the span may begin at a stroke's eve
-        let refilled = self.refill.saturating_mul(refills);
+        let refilled = self.refill.min(self.most).saturating_mul(refills);
         let most = refilled.saturating_add(self.most);
         match self.strokes {
             // The take that set the strokes off lies outside the span.
@@ -480,6 +482,23 @@ mod tests {
     }
 
     #[test]
+    fn a_bucket_that_is_made_smaller_owes_as_much() {
+        for (refill, wait) in [(1, 7), (4, 2), (20, 1)] {
+            let (large, small) = (from_first(10, refill), from_first(4, refill));
+            let mut state = IntervalState::default();
+            let _ = large.decide(&mut state, millis(500), permits(10));
+            small.carry(&mut state, &large, millis(500), Nanos::ZERO);
+            let wait = Some(wait * 1_000);
+            let denied = small.decide(&mut state, millis(500), Permits::ONE);
+            assert_eq!(denied.verdict.retry_after(), wait.map(Nanos::from_millis));
+            assert_eq!(denied.more_after, denied.verdict.retry_after().unwrap());
+            large.carry(&mut state, &small, millis(500), Nanos::ZERO);
+            let looked = large.look(&state, millis(500), Permits::ZERO);
+            assert_eq!(looked.remaining, Permits::ZERO, "refill {refill}");
+        }
+    }
+
+    #[test]
     fn a_refund_undoes_a_charge_and_no_more() {
         let limit = from_first(3, 1);
         let mut state = IntervalState::default();
@@ -551,7 +570,8 @@ mod tests {
         assert_eq!(new(1, 0, Nanos::SECOND), Err(Error::NoPermits));
         assert_eq!(new(1, 1, Nanos::ZERO), Err(Error::NoSpan));
         assert_eq!(new(2, 1, Nanos::MAX), Err(Error::RefillTooLong));
-        assert_eq!(new(2, 9, Nanos::SECOND), new(2, 2, Nanos::SECOND));
+        let bound = |refill| new(2, refill, Nanos::SECOND).unwrap().bound(Nanos::SECOND);
+        assert_eq!(bound(9), bound(2), "no more fits");
     }
 
     #[test]

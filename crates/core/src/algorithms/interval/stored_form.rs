@@ -4,8 +4,8 @@
 //!   i | missing, 4 or 8 bytes | next stroke, 8 bytes [| missing beyond, 8 bytes | M, 8 bytes]
 //! ```
 //!
-//! A limit reads at most its M. Permits beyond, which a process with a higher one still counts, are
-//! kept with the M of the writer, and come back after the rest.
+//! A limit reads at most its M, or its R if that is larger. Permits beyond, which a process with a
+//! higher one still counts, are kept with the M of the writer, and come back after the rest.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -45,7 +45,7 @@ impl Interval {
         let permits = if most == self.most {
             permits
         } else {
-            all.min(self.most)
+            all.min(self.most.max(self.refill)) // of R more, all come back at the next stroke
         };
         reader.end(StoredMissing {
             permits,
@@ -81,7 +81,7 @@ impl StoredForm for Interval {
         };
         let at_now = |permits| {
             let next = missing.next;
-            self.all_refilled(&IntervalState { permits, next }, now.time())
+            self.refilled(&IntervalState { permits, next }, now.time())
         };
         let all = at_now(missing.permits + missing.beyond);
         let beyond = all.permits - at_now(missing.permits).permits;
