@@ -8,9 +8,6 @@ use serde::Deserialize;
 
 use crate::words;
 
-/// The reading of a limit that refuses by bans.
-pub(super) const BAN_WAVE: &str = "ban wave";
-
 /// The counts of a limit.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -22,12 +19,10 @@ pub(crate) struct BoardRow {
     pub(crate) denied: u64,
     /// Different keys refused.
     pub(crate) distinct_denied: u64,
-    /// Refusals by bans.
-    pub(crate) banned: u64,
+    /// Likely cause of the refusals; empty without one.
+    pub(crate) cause: String,
     /// Keys that are banned, of those that the process knows.
     pub(crate) bans: u64,
-    /// Refusals, or requests, of the busiest key; `None` without a key.
-    pub(crate) busiest: Option<Count>,
     /// Highest share of the limit that a key had spent in the last minute, in percent; `None`
     /// without a history of it.
     pub(crate) highest_percent: Option<u64>,
@@ -107,18 +102,6 @@ impl BoardRow {
             self.requests.max(self.denied),
         )
     }
-
-    /// Returns the likely cause of the refusals: one key, or many, or bans.
-    pub(crate) fn reading(&self) -> &'static str {
-        match (self.denied, self.distinct_denied) {
-            (0, _) => "",
-            (_, 0 | 1) => "one key",
-            (denied, _) if self.banned * 2 >= denied => BAN_WAVE,
-            (denied, _) if self.busiest.unwrap_or_default().count * 2 > denied => "mostly one key",
-            (_, 2..=9) => "few keys",
-            _ => "many keys",
-        }
-    }
 }
 
 impl KeyRow {
@@ -177,31 +160,6 @@ pub(super) fn millis(time: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_key_and_many_keys_read_differently() {
-        for (denied, distinct_denied, busiest, banned, reading) in [
-            (0, 0, 0, 0, ""),
-            (9, 1, 9, 9, "one key"),
-            (100, 20, 51, 49, "mostly one key"),
-            (100, 20, 51, 50, "ban wave"),
-            (100, 9, 30, 0, "few keys"),
-            (100, 90, 2, 49, "many keys"),
-            (100, 90, 2, 50, "ban wave"),
-        ] {
-            let row = BoardRow {
-                denied,
-                distinct_denied,
-                banned,
-                busiest: Some(Count {
-                    count: busiest,
-                    error: 0,
-                }),
-                ..BoardRow::default()
-            };
-            assert_eq!(row.reading(), reading, "{distinct_denied}");
-        }
-    }
 
     #[test]
     fn counts_are_shown_by_minute() {

@@ -3,7 +3,7 @@
 use ratekeeper_core::Nanos;
 
 use super::board::Board;
-use super::row::{BAN_WAVE, BoardRow, KeyRow};
+use super::row::{BoardRow, KeyRow};
 use crate::words;
 
 /// Maximum width of the text of a key.
@@ -52,10 +52,10 @@ pub(super) fn plain(text: &str) -> String {
 const LIMIT_HEAD: &str = "LIMIT          MODE          /s   DENIED           SPENT  KEYS REFUSED";
 
 /// Returns the head of the keys of a limit.
-pub(super) fn key_head(limit: &str, reading: &str) -> String {
+pub(super) fn key_head(limit: &str, cause: &str) -> String {
     let name = format!("KEY OF {limit}");
-    let why = format!("{name} ({reading})");
-    let fits = !reading.is_empty() && why.chars().count() <= KEY_WIDTH;
+    let why = format!("{name} ({cause})");
+    let fits = !cause.is_empty() && why.chars().count() <= KEY_WIDTH;
     let key = if fits { why } else { clipped(&name, KEY_WIDTH) };
     format!("{key:KEY_WIDTH$} HITS/MIN   DENIED    ERR  NOTE")
 }
@@ -76,12 +76,12 @@ fn limit_line(row: &BoardRow) -> String {
 
 /// Returns the number of keys that a limit refused, and the likely cause.
 pub(super) fn keys_refused(row: &BoardRow) -> String {
-    match row.distinct_denied {
-        0 => String::new(),
-        _ if row.reading() == BAN_WAVE && row.bans > 1 => {
-            format!("{BAN_WAVE}: {} keys banned", words::count(row.bans))
+    match &*row.cause {
+        "" => String::new(),
+        "ban wave" if row.bans > 1 => {
+            format!("ban wave: {} keys banned", words::count(row.bans))
         }
-        keys => format!("{} ({})", words::count(keys), row.reading()),
+        cause => format!("{} ({cause})", words::count(row.distinct_denied)),
     }
 }
 

@@ -530,7 +530,7 @@ fn one_stream_brings_all_numbers_and_a_hidden_tab_has_none() {
     await_streams(&service, 1);
     choose(&mut browser, "signup");
     browser.wait(&format!(
-        "{}.includes('No key has asked')",
+        "{}.includes('No key was refused')",
         text("#keys-note")
     ));
     await_streams(&service, 1);

@@ -21,12 +21,14 @@ limit  = "1000/1h"
 [[limit]]
 name   = "login"
 key    = ["attr:user"]
+missing_key = "deny"
 bucket = { size = 5, refill = "1/1h" }
 
 [[limit]]
 name   = "trial"
 mode   = "shadow"
 key    = ["attr:user"]
+missing_key = "deny"
 bucket = { size = 3, refill = "1/1h" }
 "#;
 
@@ -43,9 +45,13 @@ fn requests_and_decisions_equal_the_traffic_and_top_and_the_metrics() {
     click(&mut browser, "#range input[value='1h']");
     ask(service.http(), ("user", "ada"), 8);
     ask(service.http(), ("user", "bob"), 4);
+    ask(service.http(), ("visitor", "without the key"), 2);
 
     let requests = text("#requests-value");
-    browser.wait(&format!("{requests}.endsWith(': 9 allowed, 3 refused')"));
+    browser.wait(&format!("{requests}.endsWith(': 9 allowed, 5 refused')"));
+    let note = text("#keys-note");
+    let unlisted = "Not listed: 2 refusals without a part of the key.";
+    browser.wait(&format!("{note}.endsWith(' {unlisted}')"));
     let row = |name: &str| {
         format!(
             "[...document.querySelector('#limits').tBodies[0].rows].find(row => \
@@ -53,9 +59,9 @@ fn requests_and_decisions_equal_the_traffic_and_top_and_the_metrics() {
         )
     };
     let rows = json!({
-        "login": ["12", "3", "25 %", "1 of 2, 50 %"],
-        "all": ["12", "0", "0 %", "0 of 1, 0 %"],
-        "trial": ["12", "6 would be", "50 %", "2 of 2, 100 %"],
+        "login": ["14", "5", "36 %", "1 of 2, 50 %"],
+        "all": ["14", "0", "0 %", "0 of 1, 0 %"],
+        "trial": ["14", "8 would be", "57 %", "2 of 2, 100 %"],
     });
     for (name, cells) in rows.as_object().expect("an object") {
         let shown = format!(
@@ -69,11 +75,12 @@ fn requests_and_decisions_equal_the_traffic_and_top_and_the_metrics() {
     browser.wait(&format!("{}.startsWith('login: ')", text("#detail-title")));
     choose(&mut browser, "login");
     let decisions = text("#decisions-value");
-    browser.wait(&format!("{decisions}.endsWith(': 9 allowed, 3 refused')"));
+    browser.wait(&format!("{decisions}.endsWith(': 9 allowed, 5 refused')"));
 
     let server = format!("http://{}", service.admin());
     let top = Command::new(env!("CARGO_BIN_EXE_ratekeeper"))
-        .args(["top", "--once", "--json", "--server", &server])
+        .args(["top", "--once", "--json", "--window", "1h"])
+        .args(["--server", &server])
         .output()
         .expect("it runs");
     let top: Value = serde_json::from_slice(&top.stdout).expect("JSON");
@@ -94,13 +101,14 @@ fn requests_and_decisions_equal_the_traffic_and_top_and_the_metrics() {
             count
         });
         let shown = browser.run(&format!("{}.cells[1].textContent", row(name)));
-        let uncharged = if name == "all" { 3.0 } else { 0.0 }; // while `login` refused
+        assert_eq!(limit["denied"].as_f64(), Some(counts[1]), "{name}");
+        let uncharged = if name == "all" { 5.0 } else { 0.0 }; // while `login` refused
         let sum: f64 = counts.iter().sum::<f64>() + uncharged;
         assert_eq!(shown, json!(sum.to_string()), "{name}");
         all += sum;
     }
-    assert_eq!(all.to_string(), "36");
-    for (result, count) in [("allowed", "9"), ("denied", "3")] {
+    assert_eq!(all.to_string(), "42");
+    for (result, count) in [("allowed", "9"), ("denied", "5")] {
         let series = format!(r#"ratekeeper_requests_total{{protocol="http",result="{result}"}}"#);
         assert_eq!(service.metric(&series).to_string(), count, "{series}");
     }

@@ -186,11 +186,11 @@ const INCIDENTS: [Incident; 10] = [
         stage: stage_abuser,
         dashboard: |it| {
             let login = entry(&it["limits"], "name", "login");
-            login["distinct_denied"] == 1 && login["busiest"] == login["denied"]
+            login["cause"] == "one key" && login["busiest"] == login["denied"]
         },
         top: |it| {
             let login = entry(&it["limits"], "limit", "login");
-            login["distinct_denied"] == 1 && it["keys"][0]["key"][0] == "attr:user=mallory"
+            login["cause"] == "one key" && it["keys"][0]["key"][0] == "attr:user=mallory"
         },
         printed: "1 (one key)",
         alert: "RatekeeperOneKeyDenied",
@@ -199,14 +199,8 @@ const INCIDENTS: [Incident; 10] = [
         name: "a number that is too low",
         settings: String::new,
         stage: stage_low_number,
-        dashboard: |it| {
-            let api = entry(&it["limits"], "name", "api");
-            api["distinct_denied"].as_u64() > Some(100) && api["busiest"].as_u64() < Some(10)
-        },
-        top: |it| {
-            let api = entry(&it["limits"], "limit", "api");
-            api["distinct_denied"].as_u64() > Some(100) && api["busiest"].as_u64() < Some(10)
-        },
+        dashboard: |it| entry(&it["limits"], "name", "api")["cause"] == "many keys",
+        top: |it| entry(&it["limits"], "limit", "api")["cause"] == "many keys",
         printed: "(many keys)",
         alert: "RatekeeperManyKeysDenied",
     },
@@ -218,7 +212,10 @@ const INCIDENTS: [Incident; 10] = [
             let guarded = entry(&it["limits"], "name", "guarded");
             guarded["bans"] == 41 && guarded["banned"] == 328
         },
-        top: |it| entry(&it["limits"], "limit", "guarded")["bans"] == 41,
+        top: |it| {
+            let guarded = entry(&it["limits"], "limit", "guarded");
+            guarded["bans"] == 41 && guarded["cause"] == "ban wave"
+        },
         printed: "ban wave: 41 keys banned",
         alert: "RatekeeperBanWave",
     },

@@ -120,9 +120,8 @@ fn denied(shared: &ServiceContext, limit: LimitId, now: Time) -> DeniedKeys {
     if found.denied == 0 {
         return DeniedKeys::default();
     }
-    let busiest = found.keys.first().map_or(0, |key| key.denied.count);
     DeniedKeys {
         keys: found.distinct_denied,
-        busiest: double(busiest.min(found.denied)) / double(found.denied),
+        busiest: double(found.most_denied.min(found.denied)) / double(found.denied),
     }
 }

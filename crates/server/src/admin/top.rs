@@ -1,7 +1,7 @@
 //! Top: the busiest and the most refused keys of a limit, and the limits that refuse most.
 
 use ratekeeper_core::{Key, LimitId, Nanos, Time};
-use ratekeeper_policy::{Policy, Rule};
+use ratekeeper_policy::{Policy, Rule, RuleMode};
 use ratekeeper_store::BreakerState;
 use serde_json::{Value, json};
 
@@ -123,17 +123,23 @@ fn keys(shared: &ServiceContext, rule: &Rule, query: &TopQuery) -> Value {
     answer
 }
 
-/// Returns the limits in the order of their counts, those with equal counts in that of the policy.
+/// Returns the limits in the order of their counts, refusals in shadow mode after all others, and
+/// those with equal counts in the order of the policy.
 fn limits(shared: &ServiceContext, policy: &Policy, query: &TopQuery) -> Value {
     let now = shared.now();
     let top_keys = &shared.observers.watchers.top_keys;
     let top = |rule: &Rule| top_keys.top(rule.limit.id, query.by, query.window, 1, now);
     let each = policy.rules.iter().map(|rule| (rule, top(rule)));
     let mut each: Vec<_> = each.collect();
-    each.sort_by_key(|(_, found)| {
+    each.sort_by_key(|(rule, found)| {
+        let refused = if rule.mode == RuleMode::Enforce {
+            found.denied
+        } else {
+            0
+        };
         std::cmp::Reverse(match query.by {
-            TopOrder::Denied => (found.denied, found.requests),
-            TopOrder::Requests => (found.requests, found.denied),
+            TopOrder::Denied => (refused, found.denied, found.requests),
+            TopOrder::Requests => (found.requests, refused, found.denied),
         })
     });
     let more = each.len().saturating_sub(query.count);
@@ -210,6 +216,9 @@ fn about(shared: &ServiceContext, rule: &Rule, found: &TopKeysFound, now: Time) 
         "distinct_denied": found.distinct_denied,
         "distinct_error_percent": ERROR_PERCENT,
         "banned": found.banned,
+        "key_missing": found.no_key[0],
+        "blocked": found.no_key[1],
+        "cause": found.cause(),
         "bans": by_hand::banned_keys(shared, rule),
         "uncounted": shared.observers.watchers.top_keys.uncounted(rule.limit.id),
     })

@@ -12,9 +12,11 @@
 //!   all limits together. It is allocated as keys come, and freed as windows end. A request that
 //!   finds no room is counted as `uncounted` of its limit. The two budgets are separate, so that
 //!   allowed requests take no room from refused ones.
-//! * A request that is refused because a part of its key is missing has no key, and is not noted.
+//! * A request that is refused because a part of its key is missing, or because the limit allows
+//!   its key nothing, has no key: it counts for its limit alone.
 
 mod distinct;
+mod found;
 mod limit;
 mod reveal;
 mod sketch;
@@ -23,12 +25,13 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use ratekeeper::{Answer, Outcome};
-use ratekeeper_core::{LimitId, Time, Verdict};
+use ratekeeper_core::{LimitId, Permits, Time, Verdict};
 use ratekeeper_policy::Policy;
 
 pub(crate) use self::distinct::ERROR_PERCENT;
-use self::limit::{LimitTopKeys, Note};
-pub(crate) use self::limit::{TopKeysFound, TopOrder, TopWindow};
+pub(crate) use self::found::TopKeysFound;
+use self::limit::{LimitTopKeys, NoKey, Note};
+pub(crate) use self::limit::{TopOrder, TopWindow};
 pub(crate) use self::reveal::KeyReveal;
 use self::sketch::HashedKey;
 use super::by_limit::{self, LimitValues};
@@ -105,7 +108,8 @@ impl TopKeys {
         let Some(place) = by_limit::of(&limits, outcome.rule.limit.id) else {
             return;
         };
-        let denies = outcome.refuses() || outcome.shadow_denies();
+        // As the metrics count it.
+        let denies = !outcome.decision.verdict.allows() && outcome.covered_by.is_none();
         let key = HashedKey {
             hash,
             bytes: outcome.key.as_bytes(),
@@ -119,7 +123,8 @@ impl TopKeys {
             is_banned: denies && outcome.decision.verdict.is_ban(),
         };
         let count = self.count(place, outcome, note);
-        if denies || outcome.covered_by.is_some() && answer.allowed() {
+        let is_denial = outcome.refuses() || outcome.shadow_denies();
+        if is_denial || outcome.covered_by.is_some() && answer.allowed() {
             log(LoggedDenial { outcome, count }, &place.log);
         }
     }
@@ -127,9 +132,6 @@ impl TopKeys {
     /// Counts a decision; returns the number of denials of its key in this minute, if it is one
     /// and they are counted.
     fn count(&self, place: &LimitPlace, outcome: &Outcome<'_>, note: Note<'_>) -> Option<u64> {
-        if outcome.key_missing && outcome.decision.verdict == Verdict::DenyForever {
-            return None; // it has no key
-        }
         let keys = place.keys.get().or_else(|| {
             let budgets = &self.budgets;
             let budget = if note.denied_until.is_some() {
@@ -140,6 +142,16 @@ impl TopKeys {
             let new = LimitTopKeys::new(outcome.rule, note.at, budget)?;
             Some(place.keys.get_or_init(|| new))
         });
+        let is_forever = outcome.decision.verdict == Verdict::DenyForever;
+        if let Some(keys) = keys.filter(|_| is_forever && outcome.cost == Permits::ZERO) {
+            let why = if outcome.key_missing {
+                NoKey::Missing
+            } else {
+                NoKey::Blocked
+            };
+            keys.note_no_key(note.at, why);
+            return None;
+        }
         let noted = keys.map(|keys| keys.note(note, &self.budgets));
         if !noted.is_some_and(|noted| noted.is_counted) {
             place.uncounted.add(1);

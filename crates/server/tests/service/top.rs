@@ -1,7 +1,7 @@
 //! The keys that a service refuses, at the admin listener and in the log.
 
 use ratekeeper_core::Nanos;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Fixture;
 
@@ -79,6 +79,70 @@ fn the_most_refused_and_the_busiest_keys_are_listed() {
     fixture.clock.advance(Nanos::from_secs(120));
     assert_eq!(top(&fixture, "limit=login")["denied"], 0);
     assert_eq!(top(&fixture, "limit=login&window=1h")["denied"], 11);
+}
+
+const COUNTED: &str = r#"
+version = 1
+
+[plan]
+from    = "attr:plan"
+default = "free"
+
+[[limit]]
+name  = "messages"
+key   = ["attr:user"]
+missing_key = "deny"
+limit = "2/1h"
+soft  = { extra = "50%" }
+
+[[limit]]
+name  = "api"
+key   = ["attr:customer"]
+missing_key = "skip"
+limit = "2/1h"
+plans = { ended = "blocked" }
+
+[[limit]]
+name  = "trial"
+mode  = "shadow"
+key   = ["attr:user"]
+missing_key = "deny"
+limit = "1/1h"
+"#;
+
+#[test]
+fn limits_have_the_counts_of_the_metrics_and_the_cause_of_their_refusals() {
+    let fixture = Fixture::new(COUNTED);
+    let mut http = fixture.http();
+    for (attributes, times, name, cause) in [
+        (json!({ "user": "a" }), 9, "messages", "one key"),
+        (json!({ "user": "a" }), 1, "messages+soft", "one key"),
+        (json!({}), 20, "messages", "no key"),
+        (
+            json!({ "user": "b", "customer": "c", "plan": "ended" }),
+            3,
+            "api",
+            "blocked",
+        ),
+    ] {
+        let body = json!({ "attributes": attributes }).to_string();
+        (0..times).for_each(|_| drop(http.post("/v1/check", &body)));
+        let answer = top(&fixture, "");
+        let limits = answer["limits"].as_array().unwrap();
+        for limit in limits {
+            let decisions = limit["decisions"].as_object().unwrap();
+            let all: u64 = decisions.values().filter_map(Value::as_u64).sum();
+            assert_eq!(limit["requests"], all, "{limit:#}");
+            assert_eq!(limit["denied"], decisions["denied"], "{limit:#}");
+        }
+        let limit = limits.iter().find(|limit| limit["limit"] == name);
+        assert_eq!(limit.unwrap()["cause"], cause, "{limit:#?}");
+    }
+    // More requests of `trial` would be refused than `messages` refuses.
+    let answer = top(&fixture, "");
+    assert_eq!(answer["limits"][0]["limit"], "messages");
+    assert_eq!(answer["limits"][0]["key_missing"], 20);
+    assert_eq!(top(&fixture, "limit=api")["blocked"], 3);
 }
 
 #[test]

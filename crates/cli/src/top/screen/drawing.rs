@@ -59,7 +59,7 @@ impl Screen {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let limit = self.board.limit.as_deref().unwrap_or_default();
         let row = self.board.limits.iter().find(|row| row.name == limit);
-        let head = key_head(limit, row.map_or("", BoardRow::reading));
+        let head = key_head(limit, row.map_or("", |row| &row.cause));
         lines.push(Line::styled(head, bold));
         for row in self.board.keys.iter().take(rows) {
             let line = key_line(row, &self.board, width) + &since(row, width);
@@ -138,7 +138,7 @@ fn since(row: &KeyRow, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::row::{Count, RefusedKey};
+    use crate::top::row::RefusedKey;
     use crate::top::screen::tests::usual;
 
     #[test]
@@ -153,10 +153,7 @@ mod tests {
                 mode: "enforce".into(),
                 denied: 9_752,
                 distinct_denied: 12,
-                busiest: Some(Count {
-                    count: 9_000,
-                    error: 0,
-                }),
+                cause: "mostly one key".into(),
                 highest_percent: Some(100),
                 ..BoardRow::default()
             }],

@@ -21,6 +21,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const at = (id) => document.getElementById(id);
 const text = (id, value) => { if (at(id).textContent !== value) at(id).textContent = value; };
 const number = (value) => value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 });
+const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 const percent = (part, whole) => `${number(whole ? (part * 100) / whole : 0)} %`;
 const sum = (cells, index) => cells.reduce((all, cell) => all + cell[index], 0);
 const total = (counts) => counts.reduce((all, one) => all + one);
@@ -360,7 +361,7 @@ function fillLimit(row, limit) {
   const [button, about, reading] = row.cells[0].children;
   button.setAttribute("aria-pressed", limit.name === view.limit);
   about.textContent = limit.limit + (limit.mode === "enforce" ? "" : `, ${limit.mode}`);
-  reading.textContent = cause(limit);
+  reading.textContent = causeOf(limit);
   const [allowed, denied, shadow] = sums(limit);
   const refused = denied + shadow;
   cell(row, 1, number(allowed + refused));
@@ -385,14 +386,18 @@ function rate(count) {
   return grown(count) * SECOND / (Date.parse(view.state.at) - Date.parse(first?.at) || SECOND);
 }
 
-/** Returns the likely cause of the refusals: one key, or a number that is too low. A few refusals of one key say little. */
-function cause({ denied, distinct_denied: distinct, busiest, banned, bans }) {
-  if (!denied) return "";
-  const abuser = busiest >= ABUSE ? ": an abuser" : "";
-  if (distinct > 1 && banned * 2 >= denied) return `ban wave: ${bans > 1 ? `${number(bans)} keys banned` : `${number(distinct)} keys refused`}`;
-  if (distinct <= 1) return `one key${banned ? ", banned" : abuser}`;
-  if (busiest * 2 > denied) return `${number(distinct)}, mostly one key${abuser}`;
-  return `${number(distinct)} keys: the number may be too low`;
+/** Returns the likely cause of the refusals in words. A few refusals of one key say little. */
+function causeOf({ cause, denied, distinct_denied: distinct, busiest, banned, bans }) {
+  const abuser = busiest + banned > denied ? ", banned" : busiest >= ABUSE ? ": an abuser" : "";
+  switch (cause) {
+    case "": return "";
+    case "no key": return "no key: a part of it is missing";
+    case "blocked": return "blocked keys";
+    case "one key": return `one key${abuser}`;
+    case "mostly one key": return `${number(distinct)}, mostly one key${abuser}`;
+    case "ban wave": return `ban wave: ${bans > 1 ? `${number(bans)} keys banned` : `${number(distinct)} keys refused`}`;
+    default: return `${number(distinct)} keys: the number may be too low`;
+  }
 }
 
 // One limit ----------------------------------------------------------------------------------
@@ -464,7 +469,10 @@ function bansNote(bans, set) {
 
 function showKeys(top) {
   const hidden = top.reveal_keys === "raw" ? "" : `, keys shown as reveal_keys = "${top.reveal_keys}"`;
-  text("keys-note", `Last ${span(top.covers_ms)}${hidden}.${top.keys.length ? "" : " No key has asked in that time."}`);
+  const unlisted = [[top.key_missing, "without a part of the key"], [top.blocked, "of blocked keys"]].filter(([count]) => count)
+    .map(([count, words]) => `${counted(count, "refusal")} ${words}`);
+  text("keys-note", `Last ${span(top.covers_ms)}${hidden}.${top.keys.length ? "" : " No key was refused in that time."}`
+    + `${unlisted.length ? ` Not listed: ${unlisted.join(", ")}.` : ""}`);
   rows(at("keys"), top.keys, (row, key) => {
     const count = ({ count, error }) => number(count) + (error ? ` (error ${number(error)})` : "");
     const free = key.refused?.next_free_in_ms;

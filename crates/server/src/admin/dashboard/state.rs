@@ -110,15 +110,15 @@ fn limits(shared: &ServiceContext, policy: &Policy) -> Vec<Value> {
 fn add_counts(about: &mut Value, shared: &ServiceContext, rule: &Rule) {
     let now = shared.now();
     let found = top::most_denied(shared, rule.limit.id, now);
-    let busiest = found.keys.first();
     about["near"] = json!(shared.observers.metrics.near(rule.limit.id));
     about["highest_percent"] = json!(shared.observers.history.highest(rule.limit.id));
     about["denied"] = json!(found.denied);
     about["distinct"] = json!(found.distinct);
     about["distinct_denied"] = json!(found.distinct_denied);
     about["banned"] = json!(found.banned);
+    about["cause"] = json!(found.cause());
     about["bans"] = json!(by_hand::banned_keys(shared, rule));
-    about["busiest"] = json!(busiest.map_or(0, |key| key.denied.count));
+    about["busiest"] = json!(found.most_denied);
     about["hour"] = top::keys_of_the_hour(shared, rule.limit.id, now);
     let (shed, plans) = shared.observers.metrics.denials(rule.limit.id);
     about["plans"] = plans

@@ -19,6 +19,7 @@ use ratekeeper_policy::{KeyPart, Rule};
 
 use super::Budgets;
 use super::distinct::DistinctKeys;
+use super::found::{TopKey, TopKeysFound};
 use super::sketch::{COUNTERS, Estimate, HashedKey, KeySketch};
 use crate::byte_budget::{ByteBudget, HeldBytes};
 
@@ -76,6 +77,15 @@ pub(super) struct Note<'a> {
     pub(super) is_banned: bool,
 }
 
+/// The reason why a refused request has no key.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NoKey {
+    /// A part of the key is missing.
+    Missing,
+    /// The limit allows the key nothing.
+    Blocked,
+}
+
 /// The counts that a request was noted in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noted {
@@ -114,6 +124,8 @@ struct Period {
     denied: Option<DeniedKeys>,
     /// Refusals by bans.
     banned: u64,
+    /// Refusals of requests without a key, by [`NoKey`].
+    no_key: [u64; 2],
 }
 
 #[derive(Debug)]
@@ -131,48 +143,6 @@ struct DeniedSpan {
     first: Time,
     /// Time at which the key may pass again; [`Time::MAX`] for never.
     free_at: Time,
-}
-
-/// The counts of all keys of a limit.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TopKeysFound {
-    /// Start of the counts.
-    pub(crate) since: Time,
-    pub(crate) requests: u64,
-    pub(crate) denied: u64,
-    /// Number of those by bans.
-    pub(crate) banned: u64,
-    /// Estimate of the number of different keys.
-    pub(crate) distinct: u64,
-    /// Estimate of the number of different keys refused.
-    pub(crate) distinct_denied: u64,
-    /// Estimate of the number of those that were not refused in the previous period.
-    pub(crate) first_denied: u64,
-    /// Maximum count of a key that is not listed.
-    pub(crate) unlisted_at_most: u64,
-    pub(crate) keys: Vec<TopKey>,
-}
-
-/// The counts of one key.
-#[derive(Clone, Debug)]
-pub(crate) struct TopKey {
-    pub(crate) key: Vec<u8>,
-    pub(crate) requests: Estimate,
-    pub(crate) denied: Estimate,
-    /// Time since which it is refused in each period; `None` if it was not refused in the window.
-    pub(crate) denied_since: Option<Time>,
-    /// Time at which it may pass again, [`Time::MAX`] for never; `None` if it was not refused.
-    pub(crate) free_at: Option<Time>,
-}
-
-impl TopKeysFound {
-    /// Returns the counts of a limit without requests.
-    pub(crate) fn none(since: Time) -> Self {
-        Self {
-            since,
-            ..Self::default()
-        }
-    }
 }
 
 impl LimitTopKeys {
@@ -202,6 +172,15 @@ impl LimitTopKeys {
         Noted {
             is_counted: in_hour.is_counted && noted.is_counted,
             ..noted
+        }
+    }
+
+    /// Counts a refusal of a request without a key.
+    pub(super) fn note_no_key(&self, at: Time, why: NoKey) {
+        let mut part = self.parts[0].lock();
+        part.roll(at);
+        for window in &mut part.0 {
+            window.current.no_key[why as usize] += 1;
         }
     }
 
@@ -252,6 +231,7 @@ impl LimitTopKeys {
             TopOrder::Denied => (key.denied.count, key.requests.count),
             TopOrder::Requests => (key.requests.count, key.denied.count),
         };
+        found.most_denied = keys.iter().map(|key| key.denied.count).max().unwrap_or(0);
         keys.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.key.cmp(&b.key)));
         if let Some(next) = keys.get(count) {
             found.unlisted_at_most = found.unlisted_at_most.max(rank(next).0);
@@ -290,6 +270,11 @@ impl Window {
             found.requests += total(TopOrder::Requests);
             found.denied += total(TopOrder::Denied);
             found.banned += period.banned;
+            for (count, more) in found.no_key.iter_mut().zip(period.no_key) {
+                *count += more;
+                found.requests += more;
+                found.denied += more;
+            }
             floor += period.sketch(by).map_or(0, KeySketch::floor);
         }
         found.unlisted_at_most = found.unlisted_at_most.max(floor);

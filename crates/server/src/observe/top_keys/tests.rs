@@ -78,7 +78,7 @@ impl Bench {
 }
 
 fn words(found: &TopKeysFound) -> Vec<String> {
-    let line = |key: &limit::TopKey| {
+    let line = |key: &found::TopKey| {
         let name = String::from_utf8_lossy(&key.key[1..]).into_owned();
         assert_eq!((key.requests.error, key.denied.error), (0, 0));
         format!("{name} {} {}", key.requests.count, key.denied.count)
@@ -206,11 +206,13 @@ fn an_answer_that_was_held_back_is_counted_in_the_current_period() {
 }
 
 #[test]
-fn shadow_denials_count_and_requests_without_a_key_do_not() {
+fn shadow_denials_count_and_requests_without_a_key_for_their_limit_alone() {
     let shadow = Bench::of("limit = \"1/1m\"\nmode = \"shadow\"\nmissing_key = \"deny\"");
     (0..3).for_each(|_| shadow.ask("k"));
     shadow.ask("");
     assert_eq!(shadow.minute(TopOrder::Denied), ["k 3 2"]);
+    let found = shadow.top(TopOrder::Denied, TopWindow::Minute);
+    assert_eq!((found.requests, found.denied, found.no_key), (4, 3, [1, 0]));
     let soft = Bench::of("limit = \"1/1m\"\nsoft = { extra = \"100%\" }");
     (0..2).for_each(|_| soft.ask("k"));
     assert_eq!(soft.minute(TopOrder::Denied), [""; 0]);
