@@ -240,7 +240,7 @@ fn it_tries_another_number_and_sets_and_removes_an_override() {
     browser.wait(&format!("{told}.includes('Of 8 requests of 2 keys')"));
     browser.wait(&format!("{told}.includes('refuses 4 requests of 2 keys')"));
     browser.wait(&format!(
-        "{told}.includes('4/1h refuses 1 requests of 1 keys')"
+        "{told}.includes('4/1h refuses 1 request of 1 key')"
     ));
     enter(&mut browser, "#whatif-number", "many");
     browser.run("document.querySelector('#whatif').requestSubmit()");

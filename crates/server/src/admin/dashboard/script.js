@@ -218,8 +218,8 @@ function moment(seconds) {
 /** Returns the rows of the panel of the service: what it has, and nothing that it does not use. */
 function serviceRows({ store, held, memory, reports, signals, elastic, limits }) {
   const mib = (bytes) => `${number(bytes / 2 ** 20)} MiB`;
-  const list = [["Counters in memory", `${number(memory.keys)} keys, ${mib(memory.bytes)} of ${mib(memory.budget_bytes)}`
-    + (memory.evicted ? `; ${number(memory.evicted)} keys lost for want of room` : "")]];
+  const list = [["Counters in memory", `${counted(memory.keys, "key")}, ${mib(memory.bytes)} of ${mib(memory.budget_bytes)}`
+    + (memory.evicted ? `; ${counted(memory.evicted, "key")} lost for want of room` : "")]];
   if (store.kind === "redis") {
     const down = store.servers_down.length ? `; down: ${store.servers_down.join(", ")}` : "";
     const offset = store.clock_offset_ms;
@@ -229,7 +229,7 @@ function serviceRows({ store, held, memory, reports, signals, elastic, limits })
       + `${number(store.fallback)} decided without it${clock}${down}`]);
   }
   const waits = within(99, "queue");
-  if (held || waits !== "-") list.push(["Queues", `${number(held)} requests wait; 99 % within ${waits}`]);
+  if (held || waits !== "-") list.push(["Queues", `${counted(held, "request")} waiting; 99 % within ${waits}`]);
   const lending = limits.filter((limit) => limit.in_use !== undefined);
   const total = (field) => lending.reduce((all, limit) => all + limit[field], 0);
   if (lending.length) list.push(["Permits on loan", `${number(total("in_use"))} in use; ${number(total("expired"))} were not given back`]);
@@ -265,10 +265,10 @@ function showState(state) {
   facts(at("service"), serviceRows(state));
   text("store", `${store.kind} ${store.state}`);
   text("store-note", store.kind === "redis"
-    ? `${number(store.failed)} calls failed, ${number(store.fallback)} decided without it` : "in this process");
+    ? `${counted(store.failed, "call")} failed, ${number(store.fallback)} decided without it` : "in this process");
   showUpstreams(state.upstreams);
   text("alerts", number(state.alerts));
-  text("alerts-note", state.alerts ? "keys close to a limit" : "");
+  text("alerts-note", state.alerts ? `key${state.alerts === 1 ? "" : "s"} close to a limit` : "");
   chart("requests", state, ["allowed", "refused", "errors"], ["allowed", "denied", "failed"]);
   showLimits(state.limits);
   rows(at("changes"), changes, (row, change) => {
@@ -310,7 +310,7 @@ function showUpstreams(all) {
   const within = (millis) => (millis === null ? "-" : moment(millis / SECOND));
   rows(at("upstreams"), all, (row, one) => {
     const addresses = one.addresses.map(({ address, up, connections, failed }) =>
-      `${address} ${up ? "up" : "left out"}, ${number(connections)} connections${failed ? `, ${number(failed)} attempts failed` : ""}`);
+      `${address} ${up ? "up" : "left out"}, ${counted(connections, "connection")}${failed ? `, ${counted(failed, "attempt")} failed` : ""}`);
     cell(row, 0, one.route || "(all others)");
     cell(row, 1, number(one.requests), "number");
     cell(row, 2, number(one.failed), "number");
@@ -339,7 +339,7 @@ function showLimits(limits) {
   });
   const { more } = view.state;
   text("limits-note", `Clients: different keys of this ${view.range === "1m" ? "minute" : "hour"} and the one before it, estimated.`
-    + `${more ? ` ${number(more)} more limits refuse less, or have no history.` : ""}`);
+    + `${more ? ` ${counted(more, "limit")} with fewer refusals, or no history, left out.` : ""}`);
 }
 
 function limitRow(name) {
@@ -604,9 +604,9 @@ async function whatIf() {
   let words;
   try {
     const found = await call(`v1/whatif?${query({ limit, number: wanted })}`);
-    const refusals = (one) => `${one.limit} refuses ${number(one.denied)} requests of ${number(one.distinct_denied)} keys`;
+    const refusals = (one) => `${one.limit} refuses ${counted(one.denied, "request")} of ${counted(one.distinct_denied, "key")}`;
     const sample = found.sampled_keys_percent < 100 ? `, a sample of ${number(found.sampled_keys_percent)} % of the keys` : "";
-    words = `Of ${number(found.requests)} requests of ${number(found.keys)} keys in ${span(found.covers_ms)}${sample}: `
+    words = `Of ${counted(found.requests, "request")} of ${counted(found.keys, "key")} in ${span(found.covers_ms)}${sample}: `
       + `${[found.present, ...found.numbers].map(refusals).join("; ")}.`;
   } catch (error) {
     words = error.message;
