@@ -311,7 +311,7 @@ function showUpstreams(all) {
   rows(at("upstreams"), all, (row, one) => {
     const addresses = one.addresses.map(({ address, up, connections, failed }) =>
       `${address} ${up ? "up" : "left out"}, ${counted(connections, "connection")}${failed ? `, ${counted(failed, "attempt")} failed` : ""}`);
-    cell(row, 0, one.route || "(all others)");
+    cell(row, 0, one.route || (all.length > 1 ? "(all others)" : "(all)"));
     cell(row, 1, number(one.requests), "number");
     cell(row, 2, number(one.failed), "number");
     cell(row, 3, [...counts(one.responses), ...counts(one.failures), ...counts({ left: one.left })].join(", "));
@@ -638,9 +638,9 @@ const rect = (kind, x, y, width, height) => ({ tag: "rect", class: kind, x, y, w
 const words = (kind, x, y, text) => ({ tag: "text", class: kind, x, y, text });
 const highest = (spans) => Math.max(1, ...spans.map(total));
 
-/** Returns the bars of spans in a box, the newest at the right; fewer than PLACES do not fill it. */
-function bars(spans, box, most, kinds = ["allowed", "denied", "shadow"]) {
-  const step = box.width / Math.max(spans.length, PLACES);
+/** Returns the bars of spans in a box, the newest at the right; fewer than `places` do not fill it. */
+function bars(spans, box, most, kinds = ["allowed", "denied", "shadow"], places = PLACES) {
+  const step = box.width / Math.max(spans.length, places);
   return spans.flatMap((counts, index) => {
     const x = box.x + box.width - (spans.length - index - 0.1) * step;
     let y = box.y + box.height;
@@ -677,7 +677,10 @@ function chart(id, { counts }, names, kinds) {
   const length = step * (view.range === "1m" ? SECOND : 60 * SECOND);
   const now = Date.parse(view.state.at);
   const begin = now - spans.length * length;
-  const start = Math.min(begin, now - PLACES * length);
+  // All charts begin together, that of a limit that a reload added too.
+  const whole = view.state.counts[view.range];
+  const places = Math.max(PLACES, spans.length, whole.spans.length * whole.step / step);
+  const start = now - places * length;
   const box = { x: 44, y: 20, width: Math.max(1, svg.clientWidth - 52), height: svg.clientHeight - 40 };
   const x = (time) => box.x + (time - start) * box.width / (now - start);
   const bar = Math.floor((svg.picked - begin) / length);
@@ -687,7 +690,7 @@ function chart(id, { counts }, names, kinds) {
   const most = 2 * Math.ceil(highest(spans) / 2 / round) * round;
   svg.setAttribute("viewBox", `0 0 ${svg.clientWidth} ${svg.clientHeight}`);
   draw(svg, [words("unit", 0, 10, `${id} in ${span(length)}`), ...axes(box, most, start, now),
-    ...(spans[bar] ? [rect("picked", x(from), box.y, x(to) - x(from), box.height)] : []), ...bars(spans, box, most, kinds),
+    ...(spans[bar] ? [rect("picked", x(from), box.y, x(to) - x(from), box.height)] : []), ...bars(spans, box, most, kinds, places),
     ...changes.map(({ time }) => rect("mark", x(time), box.y, 1, box.height))]);
   const values = spans[bar] ?? three(spans);
   const list = names.map((name, index) => `${number(values[index])} ${name}`).slice(0, values[2] ? 3 : 2);
