@@ -84,7 +84,7 @@ fn the_clients_of_the_guide_are_refused_and_fail_open() {
     let service = InProcess::start(POLICY);
     let url = format!("http://{}/v1/check", service.door(Door::Http));
     let noise = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let noisy = format!("http://{}/", noise.local_addr().expect("an address"));
+    let garbage_url = format!("http://{}/", noise.local_addr().expect("an address"));
     std::thread::spawn(move || {
         for stream in noise.incoming() {
             let mut stream = stream.expect("a client");
@@ -101,7 +101,7 @@ fn the_clients_of_the_guide_are_refused_and_fail_open() {
         let client = client.unwrap_or_else(|| panic!("no block in {language}"));
         let calls = calls.replace("URL", &url);
         let calls = calls.replace("NOBODY", "http://127.0.0.1:1/v1/check");
-        let calls = calls.replace("NOISE", &noisy);
+        let calls = calls.replace("NOISE", &garbage_url);
         assert_eq!(
             run(&program, language, client, &calls),
             "(False, '12')\n(True, None)\n(True, None)\n400\n"
