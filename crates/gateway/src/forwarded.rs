@@ -144,7 +144,7 @@ fn push_address(text: &mut String, address: IpAddr) {
     }
 }
 
-/// Removes the fields about the client, and our own: those of a peer that is no trusted proxy, or
+/// Removes the fields about the client, and our own: those of a peer that is not a trusted proxy, or
 /// of trailers.
 pub(crate) fn remove_invented(address_field: Option<&HeaderName>, headers: &mut HeaderMap) {
     let whole = [REAL_IP, X_REQUEST_ID, header::FORWARDED];

@@ -208,7 +208,7 @@ fn notes(log: &RequestLog, replay: &Replay) -> Vec<String> {
     let names = replay.clients.names();
     if names > 0 {
         notes.push(format!(
-            "{names} of the clients are named by a text that is no address: each is counted by it, and \
+            "{names} of the clients are named by a text that is not an address: each is counted by it, and \
              no network or country fits it"
         ));
     }

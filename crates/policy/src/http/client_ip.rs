@@ -107,7 +107,7 @@ impl ClientIp {
         is_sent && self.trusts(peer) && self.walk(headers).is_none()
     }
 
-    /// Returns the last address that is no trusted proxy, or the first if each is trusted. `None`
+    /// Returns the last address that is not a trusted proxy, or the first if each is trusted. `None`
     /// if there is no header, a hop on the way is malformed, or the way is too long.
     fn walk(&self, headers: &[(&str, &[u8])]) -> Option<IpAddr> {
         let syntax = Syntax::of(&self.header);

@@ -249,7 +249,7 @@ fn client_ip(http: &[Directive], servers: &[&Directive], writer: &mut Writer) {
         match (directive.name.as_str(), directive.words.first()) {
             ("set_real_ip_from", Some(address)) => {
                 if address != "unix:" && crate::network(address).is_err() {
-                    let why = format!("`{address}` is no address or network");
+                    let why = format!("`{address}` is not an address or a network");
                     directive.unsupported(&why, writer);
                 } else if !proxies.contains(address) {
                     proxies.push(address.clone());

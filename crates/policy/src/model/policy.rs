@@ -193,7 +193,7 @@ impl Policy {
     }
 
     /// Returns the country that a trusted proxy states in the header of `[geo]`; `None` if there is
-    /// no such header, or `peer` is no trusted proxy. For [`Facts::country`].
+    /// no such header, or `peer` is not a trusted proxy. For [`Facts::country`].
     #[inline]
     pub fn stated_country(&self, peer: IpAddr, headers: &[(&str, &[u8])]) -> Option<Country> {
         let geo = self.geo.as_ref().filter(|geo| geo.header().is_some())?;

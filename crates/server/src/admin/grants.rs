@@ -137,7 +137,11 @@ fn values(rule: &Rule, key: &Map<String, Value>) -> Result<Vec<String>, Problem>
         let short = name.split_once(':').map_or(&**name, |(_, short)| short);
         match key.get(name).or_else(|| key.get(short)) {
             Some(Value::String(value)) => values.push(value.clone()),
-            Some(_) => return Err(wrong(&format!("`key`: the value of `{name}` is no string"))),
+            Some(_) => {
+                return Err(wrong(&format!(
+                    "`key`: the value of `{name}` is not a string"
+                )));
+            }
             None => {
                 let detail = format!("`key` needs a value for `{name}`");
                 return Err(wrong(&detail));

@@ -314,7 +314,7 @@ fn warn_of_untrusted(shared: &ServiceContext, peer: IpAddr, headers: &HeaderMap,
     ];
     if TELLTALE.iter().any(|name| headers.contains_key(*name)) && shared.first_untrusted(version) {
         let text = format!(
-            "RK-W101: {peer} asks {PREFIX} for others and is no trusted proxy, so its own \
+            "RK-W101: {peer} asks {PREFIX} for others and is not a trusted proxy, so its own \
              address and path are limited; add it to `trusted_proxies` in [client_ip]"
         );
         shared.sink.notice(text);

@@ -331,7 +331,7 @@ impl ProxyDoor {
         let sent = named.find(|name| may_be_proxy && headers.contains_key(*name));
         if let Some(sent) = sent.filter(|_| self.shared.first_untrusted(policy.version)) {
             let text = format!(
-                "RK-W101: {peer} sends `{sent}` and is no trusted proxy, so all of its clients \
+                "RK-W101: {peer} sends `{sent}` and is not a trusted proxy, so all of its clients \
                  count as one; add it to `trusted_proxies` in [client_ip]"
             );
             self.shared.sink.notice(text);

@@ -43,7 +43,7 @@ fn a_request_arrives_with_the_fields_of_a_proxy() {
     assert_ne!(
         seen.one("x-request-id"),
         Some("mine"),
-        "it is no trusted proxy"
+        "it is not a trusted proxy"
     );
 }
 

@@ -174,7 +174,7 @@ impl Findings<'_> {
         let accepts = |value: &DeValue<'_>| value.is_str() || takes_numbers && value.is_integer();
         let values = values.iter().take(most);
         for value in values.filter(|value| !accepts(value.get_ref())) {
-            let message = format!("{here} must hold strings, not {}", a_type(value));
+            let message = format!("{here} must contain strings, not {}", a_type(value));
             let bare = matches!(value.get_ref(), DeValue::Integer(_) | DeValue::Boolean(_));
             let bare = bare && here.field != "days"; // mon, not "1"
             let help = match (bare, written(value)) {

@@ -5,7 +5,7 @@
 
 use crate::config::{Findings, Table, codes};
 
-/// A field, and the fields that cannot stand beside it.
+/// A field, and the fields that cannot be combined with it.
 struct Exclusion {
     field: &'static str,
     /// Names with blanks between them.
@@ -46,7 +46,7 @@ const EXCLUSIONS: &[Exclusion] = exclusions! {
 };
 
 impl Exclusion {
-    /// Returns the fields of a limit that cannot stand beside that of the row.
+    /// Returns the fields of a limit that cannot be combined with that of the row.
     fn beside<'t>(&'t self, limit: Table<'t>) -> impl Iterator<Item = &'static str> + 't {
         let there = limit.has(self.field);
         let others = self.others.split(' ').filter(move |_| there);
@@ -59,7 +59,7 @@ pub(crate) fn exclusions(limit: Table<'_>, out: &mut Findings<'_>) {
     for row in EXCLUSIONS {
         let field = row.field;
         for other in row.beside(limit) {
-            let message = format!("`{field}` of {limit} cannot stand beside `{other}`");
+            let message = format!("`{field}` of {limit} cannot be combined with `{other}`");
             out.error(row.code, limit.place(field), message, row.why)
                 .related(limit.place(other))
                 .help(format!("leave `{other}` or `{field}` out"));

@@ -109,7 +109,7 @@ impl<'a> Table<'a> {
     pub(crate) fn get(self, name: &str) -> Option<&'a SpannedValue<'a>> {
         debug_assert!(
             self.spec.field(name).is_some(),
-            "`{name}` is read, but is no field of {}",
+            "`{name}` is read, but is not a field of {}",
             self.spec.what
         );
         self.written.get(name)

@@ -140,7 +140,7 @@ fn days(texts: &[At<&str>], out: &mut Findings<'_>) -> Option<Days> {
             _ if text.value.to_ascii_lowercase().starts_with("weekend") => "sat-sun".to_owned(),
             _ => "mon-fri".to_owned(),
         };
-        let message = format!("\"{text}\" is no day of the week");
+        let message = format!("\"{text}\" is not a day of the week");
         let label = format!("expected one of {}, or a range", Days::NAMES.join(", "));
         out.error(codes::ACTIVE, text.at.clone(), message, label)
             .help(format!("write for example days = [\"{like}\"]"));

@@ -26,7 +26,7 @@ pub(crate) fn with_ban(
     let terms = terms(ban, out)?;
     if let Some(what) = contradicts(&quantity.algorithm) {
         let message = format!("`ban` cannot be combined with {what}");
-        let label = "a ban stands beside a limit that admits or refuses at once, at no cost";
+        let label = "a ban needs a limit that admits or refuses at once, at no cost";
         out.error(codes::BAN_BESIDE, ban.at(), message, label)
             .related(quantity.at)
             .help("leave one of them out, or add a second limit with the ban");

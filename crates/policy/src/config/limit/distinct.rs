@@ -71,7 +71,7 @@ fn refused(draft: &Draft<'_>, part: &KeyPart) -> Option<Reason> {
         *part == KeyPart::All || rule.key.contains(part) =>
             "all requests of a key have the same value",
             "name a value that is not part of `key`";
-        draft.denials == Denials::Counted => "cannot stand beside `count_denied`",
+        draft.denials == Denials::Counted => "cannot be combined with `count_denied`",
             "write count_denied = false in this limit";
         rule.is_for_descriptors() || part.is_of_descriptors() =>
             "values of descriptors are not counted",

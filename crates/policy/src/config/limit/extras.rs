@@ -75,9 +75,9 @@ fn refused(draft: &Draft<'_>) -> Option<Reason> {
     first_reason! {
         !draft.table.has("limit") => "needs a number in a period",
             "write the limit as limit = \"100/1m\"";
-        draft.denials == Denials::Counted => "cannot stand beside `count_denied`",
+        draft.denials == Denials::Counted => "cannot be combined with `count_denied`",
             "write count_denied = false in this limit";
-        draft.rule.correction.is_some() => "cannot stand beside an estimate",
+        draft.rule.correction.is_some() => "cannot be combined with an estimate",
             "write cost = \"attr:tokens\" without `reserve`";
     }
 }

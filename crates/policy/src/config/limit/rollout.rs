@@ -54,10 +54,10 @@ pub(crate) fn candidates(
 /// Returns why a limit cannot have a candidate.
 fn refused(draft: &Draft<'_>) -> Option<Reason> {
     first_reason! {
-        draft.rule.correction.is_some() => "cannot stand beside an estimate",
+        draft.rule.correction.is_some() => "cannot be combined with an estimate",
             "write cost = \"attr:tokens\" without `reserve`";
         draft.rule.variants.day_attribute().is_some() =>
-            "cannot stand beside months with a day of each key",
+            "cannot be combined with months with a day of each key",
             "write `anchor` as a number, or leave `candidate` out";
         draft.is_asked() => "another limit asks it by `otherwise`, and would count for it",
             "write `candidate` in the limit that asks";

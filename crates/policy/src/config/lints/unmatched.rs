@@ -59,7 +59,7 @@ pub(crate) fn never_matches(
     if of_part.matches(&facts) {
         return;
     }
-    let message = "this override never holds";
+    let message = "this override never applies";
     let label = format!("`match` of {draft} leaves this {part} out");
     out.warning(codes::OVERRIDE_HIDDEN, value.at.clone(), message, label)
         .help("write a value that the limit is for, or remove the override");

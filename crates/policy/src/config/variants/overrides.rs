@@ -234,10 +234,10 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
                 (false, true) => format!("in the policy, line {}", first.line),
                 _ => format!("in line {}", first.line),
             };
-            let message = "this override never holds";
+            let message = "this override never applies";
             let label = format!("the same limit and key are {place}");
             out.warning(codes::OVERRIDE_HIDDEN, text.at.clone(), message, label)
-                .help("remove one of the two: the first holds, until it is removed");
+                .help("remove one of the two: the first applies until it is removed");
         }
     }
 }

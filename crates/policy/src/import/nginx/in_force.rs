@@ -91,7 +91,7 @@ impl InForce {
                     } else {
                         let word = directive.words.join(" ");
                         directive
-                            .unsupported(&format!("`{word}` is no status of an answer"), writer);
+                            .unsupported(&format!("`{word}` is not a status of an answer"), writer);
                     }
                 }
                 "limit_req_dry_run" | "limit_conn_dry_run" => {

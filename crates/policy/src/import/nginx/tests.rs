@@ -148,8 +148,8 @@ fn each_skipped_word_is_listed() {
             "`shape=round` is skipped",
             "limit_req_whitelist: nginx itself has no such directive",
             "`forbid_action=@busy` is skipped",
-            "limit_req_status: `often` is no status of an answer",
-            "limit_req_status: `444` is no status of an answer",
+            "limit_req_status: `often` is not a status of an answer",
+            "limit_req_status: `444` is not a status of an answer",
         ],
     );
     let policy = import(

@@ -155,7 +155,7 @@ fn steps(text: &str, pointer: &str) -> Result<Vec<Box<str>>, ValueError> {
     let steps: Option<Vec<_>> = rest.split('/').map(step).collect();
     steps.ok_or_else(|| {
         let help = "write `~0` for `~`, and `~1` for `/` in a name".to_owned();
-        wrong("has a `~` that is no escape of a JSON pointer", help)
+        wrong("has a `~` that is not an escape of a JSON pointer", help)
     })
 }
 

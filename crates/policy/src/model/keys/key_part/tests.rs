@@ -76,8 +76,8 @@ fn invalid_key_parts_are_refused_with_a_correction() {
         ("json", "is not a JSON pointer", "\"json:/NAME\""),
         ("json:", "is not a valid json name", "\"json:/NAME\""),
         ("json:user.id", "is not a JSON pointer", "\"json:/user/id\""),
-        ("json:/a~2", "is no escape", "`~1`"),
-        ("json:/a~", "is no escape", "`~0`"),
+        ("json:/a~2", "is not an escape", "`~1`"),
+        ("json:/a~", "is not an escape", "`~0`"),
         (
             "json:/1/2/3/4/5/6/7/8/9/0/1/2/3/4/5/6/7",
             "is too long",
