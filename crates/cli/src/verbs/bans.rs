@@ -48,7 +48,7 @@ enum BanAct {
 struct HandArgs {
     #[command(flatten)]
     subject: KeyArgs,
-    /// Time for which it holds: 30m, 1h, 7d
+    /// Time until it ends: 30m, 1h, 7d
     #[arg(long, value_name = "DURATION")]
     r#for: Nanos,
     #[command(flatten)]

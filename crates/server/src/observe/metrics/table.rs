@@ -50,7 +50,7 @@ families! {
     BANNED_REQUESTS: Counter "banned_requests" ["limit" "mode"]
         "Denials because the key was banned, which count as denied too";
     BANS_ACTIVE: Gauge "bans_active" ["limit"]
-        "Bans that stand, of those that began at this process";
+        "Bans in force that began at this process";
     BY_HAND_KEYS: Gauge "by_hand_keys" ["limit" "act"]
         "Keys that operators have banned or allowed for a time; the same in each process";
     KEY_MISSING: Counter "key_missing" ["limit"] "Requests without a part of the limit's key";
@@ -58,7 +58,7 @@ families! {
         "Different keys that a limit denied in this minute and the one before it, or would in shadow mode; an estimate";
     DENIED_BUSIEST: Gauge "denied_busiest_key_ratio" ["limit"]
         "Share of these denials, or would-be denials in shadow mode, that the most denied key has; 0 without denials";
-    LIMIT_QUOTA: Gauge "limit_quota" ["limit"] "Maximum that a key of the limit may hold";
+    LIMIT_QUOTA: Gauge "limit_quota" ["limit"] "Maximum number of permits of a key of the limit";
     LIMITS_FOLDED: Gauge "limits_folded" []
         "Limits that are counted together as (other), because there are more than max_limits";
     LIMIT_ACTIVE: Gauge "limit_active" ["limit"]
@@ -141,7 +141,7 @@ families! {
     UPSTREAM_IN_FLIGHT: Gauge "upstream_in_flight" ["route"]
         "Requests and tunnels at an upstream that have not ended";
     UPSTREAM_ABANDONED: Counter "upstream_abandoned" []
-        "Requests that kept their permits after their client had left, while the upstream was at work";
+        "Requests that kept their permits after their client had left, while the upstream worked on them";
     UPSTREAM_UP: Gauge "upstream_up" ["route" "address"]
         "1 if an address of an upstream is in use, 0 while it is left out, by its place in the policy";
     UPSTREAM_ATTEMPTS: Counter "upstream_failed_attempts" ["route" "address"]

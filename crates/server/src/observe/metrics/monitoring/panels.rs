@@ -202,7 +202,7 @@ fn queues() -> Vec<Panel> {
     vec![
         times("Waits in queues", &QUEUE_WAIT),
         by_limit("Answers held in queues", COUNT, "sum", &QUEUE_LENGTH),
-        by_limit("Permits at work", COUNT, "sum", &CONCURRENCY_IN_USE),
+        by_limit("Permits in use", COUNT, "sum", &CONCURRENCY_IN_USE),
         by_limit(
             "Units that wait for a report",
             COUNT,
