@@ -399,6 +399,24 @@ fn ten_thousand_keys_and_hostile_names_are_shown_as_text() {
 }
 
 #[test]
+fn a_page_that_may_not_write_has_a_reason_in_place_of_buttons() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let path = policy(dir.path());
+    let closed = POLICY.replace("admin_writes = \"open\"\n", "");
+    std::fs::write(&path, closed).expect("the directory is writable");
+    let service = Service::start(dir.path(), &path);
+    let Some(mut browser) = open(dir.path(), &service) else {
+        return;
+    };
+    ask(service.http(), ("user", "mallory"), 3);
+    browser.wait(&format!("{}.includes('mallory')", text("#keys")));
+    click(&mut browser, "#keys button");
+    browser.wait(&format!("{}.includes('admin_writes')", text("#found")));
+    let hidden = "['acts', 'override'].every(id => document.getElementById(id).hidden)";
+    assert_eq!(browser.run(hidden), true);
+}
+
+#[test]
 fn hashed_keys_stay_hidden_and_a_network_is_reset() {
     let dir = tempfile::tempdir().expect("a directory of its own");
     let path = policy(dir.path());

@@ -522,10 +522,12 @@ async function lookUp(said = "", limit = view.limit, parts = values()) {
   const words = await balance(limit, parts);
   const override = await overrideOf(limit, parts);
   if (mine !== view.lookUps || view.limit !== limit) return;
-  text("found", (parts.length ? `${parts.join(", ")}: ` : "") + said + words + (override?.words ?? ""));
+  const { writes } = view.state;
+  const closed = writes ? "" : ' To change it, start the service with RATEKEEPER_ADMIN_TOKEN or admin_writes = "open".';
+  text("found", (parts.length ? `${parts.join(", ")}: ` : "") + said + words + (override?.words ?? "") + closed);
   view.found = { limit, parts };
-  at("acts").hidden = false;
-  at("override").hidden = override === null;
+  at("acts").hidden = !writes;
+  at("override").hidden = !writes || override === null;
   at("override-remove").hidden = !override?.words;
 }
 

@@ -44,6 +44,7 @@ pub(super) fn state(shared: &ServiceContext) -> Value {
         "sha": &*policy.sha,
         "applied_at": rfc3339(shared.observers.metrics.applied_at_seconds() * 1_000),
         "reveal_keys": policy.settings.reveal_keys.word(),
+        "writes": shared.access.lets_operators_write(),
         "rejected": shared.observers.metrics.is_rejected(),
         "counts": shared.observers.history.total().ranges(CHART_SPANS),
         "store": store(shared),
