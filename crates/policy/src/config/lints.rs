@@ -85,7 +85,7 @@ fn stands_in_for_itself(draft: &Draft<'_>, out: &mut Findings<'_>) {
     if is_address || !draft.rule.key.contains(part) {
         return;
     }
-    let message = format!("`{part}` stands in for itself in {draft}");
+    let message = format!("`{part}` replaces itself in {draft}");
     let label = "all requests without it share one counter";
     out.warning(codes::MISSING_KEY, draft.table.place("key"), message, label)
         .help("write missing_key = \"use:ip\", or \"shared\" if that is meant");

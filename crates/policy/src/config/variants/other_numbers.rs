@@ -16,7 +16,7 @@ pub(super) fn written_with<'s>(
 ) -> Option<DeTable<'s>> {
     if limit.has("unit") {
         let message = "a limit with a `unit` has the same numbers for every key";
-        out.error(codes::UNIT, 0..0, message, "stands for other numbers")
+        out.error(codes::UNIT, 0..0, message, "sets other numbers")
             .help("write a second limit for this key, with `match` and the other numbers");
         return None;
     }
@@ -35,7 +35,7 @@ pub(super) fn written_with<'s>(
         }
         "balance" => {
             let message = "a balance has the same numbers for every key";
-            out.error(codes::BALANCE, 0..0, message, "stands for other numbers")
+            out.error(codes::BALANCE, 0..0, message, "sets other numbers")
                 .help("grant the key credits instead, with POST /v1/grant");
             return None;
         }
