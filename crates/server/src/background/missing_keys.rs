@@ -54,13 +54,19 @@ struct Looked {
     last: KeyCounts,
 }
 
+/// A limit that is worth a notice, with its counts of the hour.
+struct LimitCounts {
+    limit: LimitId,
+    counts: KeyCounts,
+}
+
 impl HourCounts {
-    /// Returns the limits that are worth a notice now, with their counts of this hour.
+    /// Returns the limits that are worth a notice now.
     fn look(
         &mut self,
         hour: NoticeHour,
         counts: impl Iterator<Item = (LimitId, KeyCounts)>,
-    ) -> Vec<(LimitId, KeyCounts)> {
+    ) -> Vec<LimitCounts> {
         let begins = self.hour != hour;
         self.hour = hour;
         let (mut found, mut limits) = (Vec::new(), BTreeMap::new());
@@ -75,7 +81,10 @@ impl HourCounts {
             let since = begin.map(|begin| now.since(begin));
             if let Some(since) = since.filter(|since| since.is_worth_a_notice()) {
                 begin = None;
-                found.push((limit, since));
+                found.push(LimitCounts {
+                    limit,
+                    counts: since,
+                });
             }
             limits.insert(limit, Looked { begin, last: now });
         }
@@ -101,12 +110,12 @@ impl HourCounts {
 }
 
 /// Returns the notice; `None` if there is no limit to name.
-fn notice(policy: &Policy, found: &[(LimitId, KeyCounts)]) -> Option<String> {
-    let named = found.iter().take(MAX_NAMED).map(|(id, counts)| {
-        let rule = policy.rules.iter().find(|rule| rule.limit.id == *id)?;
+fn notice(policy: &Policy, found: &[LimitCounts]) -> Option<String> {
+    let named = found.iter().take(MAX_NAMED).map(|of| {
+        let rule = policy.rules.iter().find(|rule| rule.limit.id == of.limit)?;
         let parts: Vec<String> = rule.key_parts().map(ToString::to_string).collect();
         let (name, parts) = (&rule.limit.name, parts.join(", "));
-        let KeyCounts { missing, requests } = counts;
+        let KeyCounts { missing, requests } = of.counts;
         Some(format!("limit `{name}` {missing} of {requests} ({parts})"))
     });
     let mut named: Vec<String> = named.collect::<Option<_>>()?;
@@ -158,7 +167,7 @@ mod tests {
         let mut hours = HourCounts::default();
         let mut look = |hour, requests, missing| {
             let found = hours.look(hour, std::iter::once((API, counts(requests, missing))));
-            found.first().map(|(_, counts)| *counts)
+            found.first().map(|of| of.counts)
         };
         assert_eq!(look(hour(1, 0), 90, 90), None, "only 90 requests");
         assert_eq!(look(hour(1, 1), 110, 90), Some(counts(110, 90)));

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! * Each process counts its own decisions, whatever the store.
-//! * Counts are kept for each limit in [`limit::PARTS`] parts of [`sketch::COUNTERS`] counters.
+//! * Counts are kept for each limit in [`distinct::PARTS`] parts of [`sketch::COUNTERS`] counters.
 //!   A decision takes the lock of its part for some searches of 128 bytes, and waits for no I/O.
 //!   It allocates when a key gets a counter, and nothing for a key that has one.
 //! * Memory: [`REQUEST_BYTES`] for the busiest keys and [`DENIED_BYTES`] for the refused ones, of

@@ -15,8 +15,8 @@
 //! Source: Flajolet, Fusy, Gandouet, Meunier, "`HyperLogLog`: the analysis of a near-optimal
 //! cardinality estimation algorithm" (2007).
 
-use super::limit::PARTS;
-
+/// Number of parts of the keys of a limit, each with a lock of its own.
+pub(super) const PARTS: usize = 8;
 /// Number of registers of a part.
 const REGISTERS: usize = 128;
 const PART_BITS: u32 = PARTS.ilog2();
@@ -24,6 +24,12 @@ const REGISTER_BITS: u32 = REGISTERS.ilog2();
 
 /// Standard error of an estimate, in percent.
 pub(crate) const ERROR_PERCENT: f64 = 3.25;
+
+/// Returns the part of a key with that hash.
+pub(super) fn part(hash: u64) -> usize {
+    let [.., first] = hash.to_le_bytes();
+    usize::from(first >> (u8::BITS - PART_BITS))
+}
 
 /// The registers of a part of the keys.
 #[derive(Clone, Copy, Debug)]
@@ -94,11 +100,11 @@ mod tests {
         let mut other = parts;
         for key in 0..keys {
             let hash = hasher.hash_one(key);
-            let part = super::super::limit::part(hash);
+            let part = super::part(hash);
             parts[part].add(hash);
             parts[part].add(hash);
             let known = hasher.hash_one(key / 2);
-            other[super::super::limit::part(known)].add(known);
+            other[super::part(known)].add(known);
         }
         let alone = DistinctKeys::estimate(&parts);
         for (part, other) in parts.iter_mut().zip(&other) {

@@ -18,19 +18,10 @@ use ratekeeper_core::{Nanos, Time};
 use ratekeeper_policy::{KeyPart, Rule};
 
 use super::Budgets;
-use super::distinct::DistinctKeys;
+use super::distinct::{DistinctKeys, PARTS, part};
 use super::found::{TopKey, TopKeysFound};
 use super::sketch::{COUNTERS, Estimate, HashedKey, KeySketch};
 use crate::byte_budget::{ByteBudget, HeldBytes};
-
-/// Number of parts of the keys of a limit, each with a lock of its own.
-pub(super) const PARTS: usize = 8;
-
-/// Returns the part of a key with that hash.
-pub(super) fn part(hash: u64) -> usize {
-    let [.., first] = hash.to_le_bytes();
-    usize::from(first >> (u8::BITS - PARTS.ilog2()))
-}
 
 /// The order of a list of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
