@@ -10,6 +10,7 @@
 //! it up would shut out the rest, and no response would name the reason.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use crate::problem::{PROBLEM_JSON, RefusalBody, escape_from};
 
@@ -21,19 +22,16 @@ use crate::problem::{PROBLEM_JSON, RefusalBody, escape_from};
 /// let missing = NoKey::NotSent("header `x-api-key`".into());
 /// assert_eq!(missing.to_string(), "the request has no header `x-api-key`");
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NoKey {
     /// The request shares one count with all others that have no key.
-    #[error("the request has no key")]
     Shared,
     /// The client did not send it, for example ``header `x-api-key` ``. The request is refused with
     /// 400, in gRPC with `INVALID_ARGUMENT`.
-    #[error("the request has no {0}")]
     NotSent(Cow<'static, str>),
     /// The server did not provide it; holds the missing source and the edit that provides it. The
     /// request is refused with 500, in gRPC with `INTERNAL`, because no client can change that.
-    #[error("{0}")]
     NotProvided(Cow<'static, str>),
 }
 
@@ -71,3 +69,15 @@ impl NoKey {
         }
     }
 }
+
+impl fmt::Display for NoKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shared => f.write_str("the request has no key"),
+            Self::NotSent(part) => write!(f, "the request has no {part}"),
+            Self::NotProvided(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for NoKey {}
