@@ -20,22 +20,8 @@ const WEIGHTS: [(&str, usize); 2] = [("", 8), ("tower", 30)];
 
 /// Checks them one after the other.
 pub(crate) fn run(root: &Path) -> Result<String, String> {
+    let weights = weights(root)?;
     let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let mut weights = Vec::new();
-    for (feature, most) in WEIGHTS {
-        let mut tree = Command::new(&cargo);
-        tree.args(["tree", "--package", "ratekeeper", "--no-default-features"]);
-        tree.args(["--features", feature, "--edges", "normal"]);
-        tree.args(["--prefix", "none"]).current_dir(root);
-        let tree = tree.output().map_err(|error| error.to_string())?;
-        let count = crates(&String::from_utf8_lossy(&tree.stdout));
-        if !tree.status.success() || count > most {
-            return Err(format!(
-                "`{feature}` needs {count} crates, of at most {most}"
-            ));
-        }
-        weights.push(format!("{count} crates for `{feature}`"));
-    }
     let mut checked = 0;
     for library in LIBRARIES {
         let manifest = root.join("crates").join(library).join("Cargo.toml");
@@ -54,8 +40,28 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
             checked += 1;
         }
     }
-    let weights = weights.join(", ");
     Ok(format!("{checked} combinations compile, {weights}"))
+}
+
+/// Counts the crates that a limit in a program compiles.
+fn weights(root: &Path) -> Result<String, String> {
+    let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let mut weights = Vec::new();
+    for (feature, most) in WEIGHTS {
+        let mut tree = Command::new(&cargo);
+        tree.args(["tree", "--package", "ratekeeper", "--no-default-features"]);
+        tree.args(["--features", feature, "--edges", "normal"]);
+        tree.args(["--prefix", "none"]).current_dir(root);
+        let tree = tree.output().map_err(|error| error.to_string())?;
+        let count = crates(&String::from_utf8_lossy(&tree.stdout));
+        if !tree.status.success() || count > most {
+            return Err(format!(
+                "`{feature}` needs {count} crates, of at most {most}"
+            ));
+        }
+        weights.push(format!("{count} crates for `{feature}`"));
+    }
+    Ok(weights.join(", "))
 }
 
 /// Returns the number of crates in the output of `cargo tree`, which names some of them repeatedly.
@@ -78,6 +84,12 @@ fn features(manifest: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_in_a_program_stays_light() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        weights(&root).unwrap();
+    }
 
     #[test]
     fn features_are_read_from_their_section_only() {
