@@ -358,7 +358,6 @@ fn decimal(text: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::Algorithm as _;
     use crate::laws::Random;
 
     fn gcra() -> Gcra {
