@@ -164,7 +164,7 @@ fn check(service: &Service) {
         ),
         (
             json!({ "limit": "credits", "key": { "user": 7 }, "permits": 1, "id": "a" }),
-            "no string",
+            "is not a string",
         ),
         (
             json!({ "limit": "credits", "key": { "user": "ann" }, "permits": 0, "id": "a" }),

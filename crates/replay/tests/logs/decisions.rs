@@ -106,7 +106,7 @@ fn a_report_says_what_the_log_does_not_have() {
     assert_eq!(refused, [1]);
     let notes = report.notes.join("\n");
     for words in [
-        "1 of the clients are named by a text that is no address",
+        "1 of the clients are named by a text that is not an address",
         "limit a: the log has no `header:x-user`; `missing_key` decided 2 of 2 requests",
         "limit b: no request of the log is for it",
     ] {
