@@ -1,5 +1,6 @@
 //! The table of checks that every store must pass.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -9,13 +10,17 @@ use ratekeeper_store::{RedisClock, RedisConfig, RedisServers, RedisStore, RedisT
 use crate::server::{Cluster, Server, every_program};
 
 /// Times of stories are in milliseconds from their zero; keys live by the server's clock. So the
-/// zero lies a day ahead of it.
+/// zero lies a day ahead of it. It is one moment for all processes of a test: read by each of them,
+/// the next second may begin in between, and one would be a second ahead.
 pub(crate) fn tomorrow() -> Origin {
-    #[expect(clippy::disallowed_methods, reason = "the server uses the real clock")]
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap();
-    Origin::from_unix_nanos((now.as_secs() + 86_400) * 1_000_000_000)
+    static TOMORROW: LazyLock<Origin> = LazyLock::new(|| {
+        #[expect(clippy::disallowed_methods, reason = "the server uses the real clock")]
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap();
+        Origin::from_unix_nanos((now.as_secs() + 86_400) * 1_000_000_000)
+    });
+    *TOMORROW
 }
 
 #[test]
