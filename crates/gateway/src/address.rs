@@ -19,7 +19,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use http::HeaderMap;
 use hyper::client::conn::http2;
 use parking_lot::Mutex;
 use ratekeeper_core::Time;
-use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -37,6 +37,7 @@ use crate::counts::CountedAddress;
 use crate::error::{ForwardError, UpstreamFailure};
 use crate::idle::{IDLE, IdleConnection, MAX_IDLE, QUIET, kept_open};
 use crate::outgoing::Form;
+use crate::room::Room;
 use crate::upload::{Stage, Upload, UploadBody};
 
 const LATE: ForwardError = ForwardError::Upstream(UpstreamFailure::ConnectTimeout);
@@ -50,10 +51,7 @@ pub(crate) struct Address {
     alone: AtomicBool,
     /// One for each thread, held while it opens a connection that its requests share.
     opening: Mutex<HashMap<ThreadId, Arc<AsyncMutex<()>>>>,
-    /// A permit for each request.
-    room: Arc<Semaphore>,
-    /// Number of permits of `room`, with those that requests have.
-    most: AtomicUsize,
+    pub(crate) room: Room,
     pub(crate) counted: Arc<CountedAddress>,
     /// True if it did not pass its last check.
     is_down: AtomicBool,
@@ -104,19 +102,10 @@ impl Address {
             idle: Mutex::default(),
             shared: Mutex::default(),
             opening: Mutex::default(),
-            room: Arc::new(Semaphore::new(most)),
-            most: AtomicUsize::new(most),
+            room: Room::new(most),
             counted,
             is_down: AtomicBool::new(false),
         })
-    }
-
-    /// Sets the maximum number of requests at a time. Permits that requests have are not taken away.
-    pub(crate) fn resize(&self, most: usize) {
-        let before = self.most.load(Ordering::Relaxed);
-        self.room.add_permits(most.saturating_sub(before));
-        let fewer = self.room.forget_permits(before.saturating_sub(most));
-        self.most.store(before.max(most) - fewer, Ordering::Relaxed);
     }
 
     /// Returns true if it did not pass its last check, or is left out, also while a request tries it.
@@ -130,9 +119,7 @@ impl Address {
         if !self.alone.load(Ordering::Relaxed) {
             return shared;
         }
-        let most = self.most.load(Ordering::Relaxed);
-        let in_use = most.saturating_sub(self.room.available_permits());
-        in_use + self.idle.lock().len()
+        self.room.in_use() + self.idle.lock().len()
     }
 
     /// Returns true if a request may use it; see [`Absence::admits`].
@@ -170,13 +157,7 @@ impl Address {
             _ => wanted,
         };
         let (end, late) = (start + patience, |_| LATE);
-        let room = if let Ok(room) = Arc::clone(&self.room).try_acquire_owned() {
-            room
-        } else {
-            let room = timeout_at(end, Arc::clone(&self.room).acquire_owned()).await;
-            start = Instant::now();
-            room.ok().and_then(Result::ok).ok_or(LATE)?
-        };
+        let room = self.room.enter(&mut start, end).await.ok_or(LATE)?;
         let lease = |(sender, thread), since| ConnectionLease {
             address: Arc::clone(self),
             sender,
@@ -285,7 +266,7 @@ impl Address {
 
     /// Closes the oldest idle connections, so that all connections stay within the bound.
     fn make_room(&self) {
-        let free = self.room.available_permits();
+        let free = self.room.free();
         let mut idle = self.idle.lock();
         let surplus = idle.len().saturating_sub(free);
         idle.drain(..surplus);
@@ -328,7 +309,7 @@ impl Address {
             .iter()
             .rposition(|it| it.thread == thread && it.is_usable(now));
         // The permit of this request is taken already, and is for the connection to be opened.
-        let is_full = idle.len() > self.room.available_permits() || idle.len() >= MAX_IDLE;
+        let is_full = idle.len() > self.room.free() || idle.len() >= MAX_IDLE;
         let any = || idle.iter().rposition(|it| is_full && it.is_usable(now));
         let at = own.or_else(any)?;
         Some(idle.remove(at))
@@ -508,17 +489,23 @@ mod tests {
         let (_listener, name) = listening().await;
         let address = Address::new(name, 1, Arc::default());
         let (one, _) = leased(&address).await;
-        address.resize(2);
+        address.room.resize(2);
         let (two, _) = leased(&address).await;
-        assert_eq!(
-            (address.connections(), address.room.available_permits()),
-            (2, 0)
-        );
-        address.resize(1); // both are in use
-        drop((one, two));
-        assert_eq!(address.room.available_permits(), 2);
-        address.resize(1);
-        assert_eq!(address.room.available_permits(), 1);
+        assert_eq!((address.connections(), address.room.free()), (2, 0));
+        address.room.resize(1); // both are in use
+        assert_eq!(address.connections(), 2);
+        one.give_back();
+        let more = address
+            .lease(IDLE_FIRST, Wanted::Any, Instant::now(), Time::ZERO, SHORT)
+            .await;
+        assert_eq!(more.err(), Some(UpstreamFailure::ConnectTimeout.into()));
+        two.give_back();
+        let (three, _) = leased(&address).await;
+        assert_eq!(address.room.free(), 0);
+        address.room.resize(0);
+        address.room.resize(1);
+        three.give_back();
+        assert_eq!(address.room.free(), 1, "no other went");
     }
 
     #[tokio::test]

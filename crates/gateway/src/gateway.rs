@@ -190,7 +190,7 @@ impl Gateway {
     /// when its requests begin.
     pub fn take_place(&self, max_connections: usize) {
         for address in &self.addresses {
-            address.resize(max_connections.max(1));
+            address.room.resize(max_connections.max(1));
         }
         if let (Some(limit), Some(bounds)) = (&self.concurrency, self.settings.concurrency) {
             let _ = limit.set_bounds(bounds); // in order, or it would not be

@@ -40,6 +40,7 @@ mod outgoing;
 mod progress;
 mod recent;
 mod request_id;
+mod room;
 mod tunnel;
 mod upload;
 
