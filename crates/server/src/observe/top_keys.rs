@@ -159,7 +159,7 @@ impl TopKeys {
         noted?.denials
     }
 
-    /// Returns the keys of a limit with the highest counts, none if no request of it
+    /// Returns the keys of a limit with the highest counts; an empty list if no request of it
     /// was counted.
     pub(crate) fn top(
         &self,

@@ -61,7 +61,7 @@ pub(crate) struct WatchedUpstreams {
     readings: Mutex<BTreeMap<Box<str>, Readings>>,
 }
 
-/// What was read of an upstream.
+/// Readings of one upstream.
 #[derive(Debug, Default)]
 struct Readings {
     count: usize,

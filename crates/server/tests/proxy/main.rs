@@ -20,6 +20,7 @@ mod interim;
 mod limits;
 mod load;
 mod message;
+mod preflights;
 mod random;
 mod refused;
 mod reloaded;

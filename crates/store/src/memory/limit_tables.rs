@@ -165,7 +165,7 @@ pub(super) trait AnyTables: KeyCalls + Send {
     /// Looks at up to `count` slots of each table, forgets expired keys, and gives memory back.
     fn sweep(&mut self, now: Time, count: usize, budget: &MemoryBudget);
 
-    /// Adds permits on loan, and those that lapsed: none if the limit lends nothing.
+    /// Adds permits on loan, and those that lapsed; nothing if the limit lends no permits.
     fn add_loans(&mut self, now: Time, loans: &mut Loans);
     /// Shows all keys in debt.
     fn show_live(&mut self, now: Time, show: &mut dyn FnMut(&[u8], Decision));
