@@ -256,13 +256,17 @@ impl Gcra {
         self.burst + self.queue.max(self.patience)
     }
 
-    /// The deepest possible debt, also after a change of the burst.
-    fn deepest_debt(&self) -> u64 {
+    /// The deepest debt that requests can leave under these parameters alone.
+    fn own_deepest(&self) -> u64 {
         match self.denials {
             Denials::Free => self.full(),
             Denials::Counted => 2 * self.full(),
         }
-        .max(self.most.saturating_add(self.promised))
+    }
+
+    /// The deepest possible debt, also after a change of parameters.
+    fn deepest_debt(&self) -> u64 {
+        (self.own_deepest()).max(self.most.saturating_add(self.promised))
     }
 
     /// The units of a cost; saturating.

@@ -125,6 +125,7 @@ impl KeyHints {
         let mut lost = false;
         for ((item, after), value) in batch.items().zip(after).zip(&found.values) {
             if let Some(gcra) = gcra(item) {
+                let is_earlier = Gcra::with_state(after, |tat| gcra.is_earlier(tat, found.now));
                 let after = paid(gcra, after, found.now);
                 let bytes = value.as_deref().unwrap_or_default();
                 let before = gcra_state(gcra, bytes, found.now);
@@ -133,9 +134,10 @@ impl KeyHints {
                     losses,
                     before,
                     after,
-                    // A value of other numbers is paid at another rate.
+                    // A value of other numbers is paid at another rate; a hint has one's own.
                     lowered: Gcra::is_lowered(bytes)
                         || !bytes.is_empty() && !gcra.wrote(bytes)
+                        || is_earlier
                         || after < before,
                 };
                 lost |= self.note_one(item, &seen);

@@ -97,7 +97,7 @@ async fn a_lowered_burst_forgives_nothing_in_redis() {
             })
             .unwrap()
         };
-        lives(new, |store, _, _| store, cases(20, 500)).await;
+        lives(&new, |_, _, _| new(), cases(20, 500)).await;
     }
 }
 

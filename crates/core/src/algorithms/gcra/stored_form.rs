@@ -1,7 +1,7 @@
 //! GCRA in a shared store: a moment, the numbers of its writer, and the numbers of the twin.
 //!
 //! ```text
-//!   6 bytes  2 bytes  /1/6e8/100
+//!   6 bytes  2 bytes  /1/6e8/100          [^130] [+7000]
 //!   |        |         |     |
 //!   |        |         |     burst, and after another `/` the queue if there is one
 //!   |        |         rate: permits in nanoseconds, in lowest terms: 1 in 6 x 10^8
@@ -11,8 +11,10 @@
 //!
 //! A limit of other numbers reads the same usage in permits: see `reconfigure.rs`. If it holds fewer
 //! than are used, it cuts the debt, and its value ends with `+` and the units that were cut, paid
-//! after the rest: a process with the higher numbers still counts them. Twins read values of their
-//! own numbers without such an end; others are read here.
+//! after the rest: a process with the higher numbers still counts them. A debt that only earlier
+//! numbers of the writer explain has `^` and its permits behind the numbers: a process that never
+//! had those would take it for one of a clock that was set back, and forgive it. Twins read values
+//! of their own numbers without such ends; others are read here.
 //!
 //! A key is gone once its TAT has passed, so of all moments that its value may mean, the nearest
 //! to now is read. No debt is deeper than twice 1.1 years and 10 s; a moment up to `PAST_MICROS`
@@ -51,6 +53,8 @@ const SLACK_MICROS: u64 = CLOCK_SLACK_TICKS / TICKS;
 const EXACT: u64 = 1 << 53;
 /// Precedes the units of debt beyond a state.
 const BEYOND: u8 = b'+';
+/// Precedes the permits of a debt under earlier numbers.
+const EARLIER: u8 = b'^';
 
 /// The moment at which a debt is paid, on the clock of a shared store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -72,13 +76,16 @@ struct Writer {
     nanos: u64,
     burst: u64,
     queue: u64,
+    /// The debt at the time of writing, in permits, if earlier numbers explain it.
+    earlier: u64,
     beyond: u64,
 }
 
 impl Writer {
     fn of(name: &[u8]) -> Option<Self> {
         let mut parts = name.splitn(2, |&byte| byte == BEYOND);
-        let numbers = parts.next()?.strip_prefix(b"/")?;
+        let mut own = parts.next()?.splitn(2, |&byte| byte == EARLIER);
+        let numbers = own.next()?.strip_prefix(b"/")?;
         let mut numbers = numbers.split(|&byte| byte == b'/');
         let permits = decimal(numbers.next()?)?;
         let mut nanos = numbers.next()?.splitn(2, |&byte| byte == b'e').map(decimal);
@@ -89,6 +96,7 @@ impl Writer {
             nanos: digits.checked_mul(scale)?,
             burst: decimal(numbers.next()?)?,
             queue: numbers.next().map_or(Some(0), decimal)?,
+            earlier: own.next().map_or(Some(0), decimal)?,
             beyond: parts.next().map_or(Some(0), decimal)?,
         };
         numbers.next().is_none().then_some(writer)
@@ -106,7 +114,10 @@ impl Writer {
         let nanos = Nanos::from_nanos(self.nanos);
         let quota = Quota::new(Permits::new(self.permits), nanos).ok()?;
         let quota = quota.with_burst(Permits::new(self.burst)).ok()?;
-        Gcra::new(quota, Permits::new(self.queue)).ok()
+        let limit = Gcra::new(quota, Permits::new(self.queue)).ok()?;
+        let earlier = limit.interval.get().saturating_mul(self.earlier);
+        let most = limit.most.max(earlier);
+        Some(Gcra { most, ..limit }.with_denials(Denials::Free))
     }
 }
 
@@ -117,6 +128,19 @@ impl Gcra {
         let mut bytes = moment.to_le_bytes().to_vec();
         bytes.extend(self.name());
         bytes
+    }
+
+    /// Returns the permits of this debt if only earlier parameters explain it.
+    fn earlier_debt(&self, debt: u64) -> Option<u64> {
+        let is_earlier = self.own_deepest() < debt && debt <= self.deepest_debt();
+        is_earlier.then(|| debt.div_ceil(self.interval.get()))
+    }
+
+    /// Returns true if only earlier parameters explain the debt of a state.
+    pub fn is_earlier(&self, tat: &Tat, now: UnixMicros) -> bool {
+        let now = self.grid.at(now.time());
+        let debt = self.grid.units(tat.ahead(now), now);
+        self.earlier_debt(debt).is_some()
     }
 
     /// Marks the bytes of a state as moved back.
@@ -152,24 +176,25 @@ impl Gcra {
         let moment = self.grid.at(now.time());
         let tat = Tat::after(moment, ahead);
         let writer = Writer::of(name)?;
-        let is_own = writer.is(self);
-        let beyond = writer.beyond;
-        if is_own && beyond == 0 {
+        let (is_own, beyond) = (writer.is(self), writer.beyond);
+        if is_own && writer.earlier == 0 && beyond == 0 {
             return Some(Owed { tat, beyond });
         }
-        let writer = if is_own { *self } else { writer.limit()? };
+        let limit = writer.limit()?;
+        // A deeper one is of a clock that was set back.
+        let is_earlier = self.deepest < tat.ahead(moment) && tat.ahead(moment) <= limit.deepest;
         let past = match tat.ahead(moment) {
-            0 => writer.grid.units_in_ticks(ahead.wrapping_neg(), moment),
+            0 => limit.grid.units_in_ticks(ahead.wrapping_neg(), moment),
             _ => 0,
         };
         let owed = Owed {
             tat,
             beyond: beyond.saturating_sub(past),
         };
-        Some(if is_own {
+        Some(if is_own && !is_earlier {
             owed
         } else {
-            converted(self, owed, &writer, now.time(), Nanos::ZERO)
+            converted(self, owed, &limit, now.time(), Nanos::ZERO)
         })
     }
 
@@ -257,7 +282,8 @@ impl StoredForm for Gcra {
     }
 
     fn write(&self, tat: &Tat, now: UnixMicros, out: &mut Vec<u8>) {
-        let ahead = tat.0.wrapping_sub(self.grid.at(now.time()).ticks);
+        let moment = self.grid.at(now.time());
+        let ahead = tat.0.wrapping_sub(moment.ticks);
         let from_past = ahead.wrapping_add(PAST_MICROS * TICKS);
         if *tat != Tat::default() && from_past < TURN_MICROS * TICKS {
             let past_micros = now.get() % TURN_MICROS + (TURN_MICROS - PAST_MICROS);
@@ -266,6 +292,10 @@ impl StoredForm for Gcra {
                 ticks: (from_past % TICKS) as u32,
             };
             out.extend(self.value(paid));
+            let debt = self.grid.units(tat.ahead(moment), moment);
+            if let Some(permits) = self.earlier_debt(debt) {
+                out.extend(format!("{}{permits}", char::from(EARLIER)).into_bytes());
+            }
         }
     }
 
