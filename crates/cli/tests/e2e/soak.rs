@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use self::clients::{Seen, auths, batches, calls, checks, rude};
+use self::clients::{Count, Seen, auths, batches, calls, checks, rude};
 use crate::harness::redis::Redis;
 use crate::harness::service::Service;
 use crate::harness::{clock, say};
@@ -135,14 +135,16 @@ impl<'a> Side<'a> {
                 ));
             }
         }
-        let admitted = self.seen.admitted.lock().expect("the clients have ended");
+        let counts = self.seen.counts.lock().expect("the clients have ended");
         for door in ["check", "auth", "batch", "grpc"] {
             for key in 0..KEYS {
-                let count = admitted.get(&(door, key)).copied().unwrap_or_default();
-                if !(SIZE..=most).contains(&count) {
-                    let bounds = format!("{SIZE} to {most} were due");
+                let Count { answers, admitted } = counts[&(door, key)];
+                // A busy machine may ask less often than the limit allows.
+                let least = SIZE.min(answers);
+                if !(least..=most).contains(&admitted) {
+                    let bounds = format!("{least} to {most} of {answers} were due");
                     wrong.push(format!(
-                        "{}: {door} {key} admitted {count}, {bounds}",
+                        "{}: {door} {key} admitted {admitted}, {bounds}",
                         self.name
                     ));
                 }
@@ -158,11 +160,12 @@ impl<'a> Side<'a> {
                 wrong.push(format!("{}: {series} {count}", self.name));
             }
         }
-        let largest = admitted.values().max().copied().unwrap_or_default();
-        let answers = self.seen.answers.load(Ordering::Relaxed);
+        let largest = counts.values().map(|count| count.admitted).max();
+        let answers: u64 = counts.values().map(|count| count.answers).sum();
         format!(
-            "{}: {answers} answers, at most {largest} of {most} a key{shown}",
-            self.name
+            "{}: {answers} answers, at most {} of {most} a key{shown}",
+            self.name,
+            largest.unwrap_or_default()
         )
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -24,19 +24,24 @@ const PAUSE: Duration = Duration::from_millis(4);
 /// Results of the clients of one service.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// Admissions by door and key.
-    pub(super) admitted: Mutex<BTreeMap<(&'static str, u64), u64>>,
-    pub(super) answers: AtomicU64,
+    /// Answers and admissions by door and key.
+    pub(super) counts: Mutex<BTreeMap<(&'static str, u64), Count>>,
     pub(super) failures: Mutex<Vec<String>>,
+}
+
+/// Answers to the requests of one key.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Count {
+    pub(super) answers: u64,
+    pub(super) admitted: u64,
 }
 
 impl Seen {
     fn answer(&self, door: &'static str, key: u64, admitted: bool) {
-        self.answers.fetch_add(1, Ordering::Relaxed);
-        if admitted {
-            let mut all = self.admitted.lock().expect("no client panics");
-            *all.entry((door, key)).or_default() += 1;
-        }
+        let mut all = self.counts.lock().expect("no client panics");
+        let count = all.entry((door, key)).or_default();
+        count.answers += 1;
+        count.admitted += u64::from(admitted);
     }
 
     fn fail(&self, what: impl Into<String>) {
