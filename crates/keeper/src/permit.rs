@@ -50,9 +50,17 @@ pub struct Permit {
 /// use ratekeeper::{NoPermit, Permit};
 /// assert_eq!("4711".parse::<Permit>(), Err(NoPermit));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("not a permit id that /v1/acquire returned")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoPermit;
+
+impl fmt::Display for NoPermit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a permit id that /v1/acquire returned")
+    }
+}
+
+// By hand: the layer has this type without a policy, and no crate that derives errors.
+impl std::error::Error for NoPermit {}
 
 impl Permit {
     /// A permit of the limit `limit`, for `key`, under the name `lease`.
