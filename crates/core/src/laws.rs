@@ -1,7 +1,6 @@
 //! The laws of [`algorithm.rs`](crate::Algorithm), executable for any algorithm.
 //!
-//! Two ways to test an algorithm, both with every oracle of [`oracles`](crate::oracles) and every
-//! law:
+//! Two ways to test an algorithm, both with every oracle of [`crate::oracles`] and every law:
 //!
 //! ```text
 //!   explore   small parameters: every state that any run can reach,

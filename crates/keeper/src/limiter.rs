@@ -26,8 +26,8 @@
 //! under a small lock.
 //!
 //! The algorithm is part of the type, so that unsupported calls do not exist: `Limiter<Log>` has no
-//! `reserve`. For a configured algorithm, [`Limiter::parse`] makes a `Limiter<AnyAlgorithm>`, with
-//! `try_reserve` and `try_refund`, which return an error at run time if unsupported.
+//! `reserve`. For a configured algorithm, `Limiter::parse` (feature `policy`) makes a
+//! `Limiter<AnyAlgorithm>`, with `try_reserve` and `try_refund`, which return an error at run time if unsupported.
 
 mod change;
 pub(crate) mod desk;
