@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use ratekeeper::{Answer, Outcome};
 use ratekeeper_core::LimitId;
 use ratekeeper_policy::Policy;
+use smallvec::SmallVec;
 
 /// Nanoseconds of an hour.
 pub(crate) const HOUR: u64 = 3_600_000_000_000;
@@ -125,11 +126,13 @@ impl ReplayTally {
     pub(crate) fn add(&mut self, at: u64, client: Option<usize>, answer: &Answer) {
         self.span = Some((self.span.map_or(at, |(first, _)| first), at));
         self.all.add(at, client, (!answer.allowed()).into());
-        for outcome in answer.outcomes() {
-            let index = self.indices.get(&outcome.rule.limit.id);
-            if let Some(limit) = index.and_then(|index| self.limits.get_mut(*index)) {
-                limit.add(at, client, &outcome);
-            }
+        // A limit has an outcome for each key of the request.
+        let asked = answer.outcomes().filter(|outcome| outcome.is_asked);
+        let asked = asked.filter_map(|it| Some((*self.indices.get(&it.rule.limit.id)?, it)));
+        let mut outcomes: SmallVec<[(usize, Outcome<'_>); 4]> = asked.collect();
+        outcomes.sort_by_key(|(index, _)| *index);
+        for outcomes in outcomes.chunk_by(|(one, _), (other, _)| one == other) {
+            self.limits[outcomes[0].0].add(at, client, outcomes);
         }
     }
 
@@ -143,16 +146,20 @@ impl ReplayTally {
 }
 
 impl LimitTally {
-    fn add(&mut self, at: u64, client: Option<usize>, outcome: &Outcome<'_>) {
-        self.enforced += u64::from(outcome.refuses());
-        let refused = outcome.refuses() || outcome.shadow_denies();
-        self.counts.add(at, client, refused.into());
-        self.key_missing += u64::from(outcome.key_missing);
-        if !refused {
-            return;
+    fn add(&mut self, at: u64, client: Option<usize>, outcomes: &[(usize, Outcome<'_>)]) {
+        let each = || outcomes.iter().map(|(_, outcome)| outcome);
+        let refused = || each().filter(|it| it.refuses() || it.shadow_denies());
+        self.enforced += u64::from(each().any(Outcome::refuses));
+        self.key_missing += u64::from(each().any(|it| it.key_missing));
+        self.counts
+            .add(at, client, refused().next().is_some().into());
+        for outcome in refused() {
+            self.first_refused.get_or_insert(at);
+            self.add_key(at, outcome.key.as_bytes());
         }
-        self.first_refused.get_or_insert(at);
-        let key = outcome.key.as_bytes();
+    }
+
+    fn add_key(&mut self, at: u64, key: &[u8]) {
         if let Some(known) = self.keys.get_mut(key) {
             known.refused += 1;
             known.last = at;

@@ -118,6 +118,32 @@ fn a_report_says_what_the_log_does_not_have() {
     assert_eq!(report.from.as_deref(), Some("2019-01-22T00:26:59+00:00"));
 }
 
+/// A request that is charged under several keys, or that a limit is not asked about, is counted as
+/// what it is.
+#[test]
+fn a_limit_counts_each_request_that_it_is_asked_about_once() {
+    let time = "22/Jan/2019:00:26:59 +0000";
+    let limits = "[[limit]]\nname = 'a'\nkey = ['query:q']\nlimit = '1/1m'\notherwise = 'b'\n\
+                  [[limit]]\nname = 'b'\nkey = ['all']\nlimit = '2/1m'";
+    let (refused, report) = refused(limits, &[(time, "::1", 200, "/?q=1&q=2"); 4]);
+    assert_eq!(refused, [2, 3]);
+    let counts = report.limits.iter().map(|limit| {
+        let counts = &limit.counts;
+        let hours: u64 = counts.hours.iter().map(|(_, _, refused)| refused).sum();
+        (
+            counts.requests,
+            counts.refused,
+            limit.enforced,
+            hours,
+            limit.worst.len(),
+        )
+    });
+    assert_eq!(
+        counts.collect::<Vec<_>>(),
+        [(4, 2, 2, 2, 2), (3, 0, 0, 0, 0)]
+    );
+}
+
 #[test]
 fn a_report_names_each_part_of_a_limit_that_the_log_does_not_have() {
     let time = "22/Jan/2019:00:26:59 +0000";
