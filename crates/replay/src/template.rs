@@ -55,6 +55,10 @@ impl Template {
         } else if is_any(&["%START_TIME", "%REQ("]) {
             ('%', envoy, Stamp::Start)
         } else if is_any(&["%ci", "%ST", "%HM"]) {
+            let written = as_haproxy_writes(format);
+            if written != format {
+                return Self::compile(&written);
+            }
             ('%', haproxy, Stamp::Start)
         } else {
             ('%', apache, Stamp::Start)
@@ -122,10 +126,12 @@ impl Template {
                     memchr::memchr(b']', rest.as_bytes()).ok_or(WRONG)? + 1
                 }
                 Some(Piece::Text(next)) => {
-                    // The host of an IPv6 address: `[2001:db8::1]`.
-                    let is_address = *column == Column::Host && rest.starts_with('[');
-                    let start = if is_address { rest.find(']') } else { Some(0) };
-                    let start = start.ok_or(WRONG)?;
+                    let start = match column {
+                        // The host of an IPv6 address: `[2001:db8::1]`.
+                        Column::Host if rest.starts_with('[') => rest.find(']').ok_or(WRONG)?,
+                        Column::Time => start_of_offset(rest),
+                        _ => 0,
+                    };
                     start + end_of_column(&rest[start..], next).ok_or(WRONG)?
                 }
                 _ if self.is_open => memchr::memchr(b' ', rest.as_bytes()).unwrap_or(rest.len()),
@@ -185,6 +191,18 @@ fn has_prefix(client: &str, rest: &str) -> bool {
     let before = rest.split_once(" [").map_or(rest, |(before, _)| before);
     let mut words = before.split(' ').skip(1);
     words.any(is_address) || before.split(' ').count() > 3
+}
+
+/// Returns the place of `+0330` in `22/Jan/2019:03:56:14 +0330 ..`, and 0 for another text.
+fn start_of_offset(text: &str) -> usize {
+    let is_common = text.as_bytes().get(2) == Some(&b'/');
+    let start = memchr::memchr(b' ', text.as_bytes()).map_or(0, |space| space + 1);
+    match text.as_bytes().get(start..start + 5) {
+        Some([b'+' | b'-', digits @ ..]) if is_common && digits.iter().all(u8::is_ascii_digit) => {
+            start
+        }
+        _ => 0,
+    }
 }
 
 /// Returns the length of a column before `next`. Before a quote, characters after a backslash do
@@ -319,7 +337,25 @@ fn envoy(text: &str) -> Variable<'_> {
     Ok((Some(column), &rest[end + 1..]))
 }
 
-/// Reads a variable of HAProxy: `%ci:%cp`, `%[..]`, `%{+Q}r`.
+/// Returns a format string of `HAProxy` as its lines are: `%{+Q}r` in quotes, and without the captured
+/// headers in front of it, which are there or not: they are a part of the column before.
+fn as_haproxy_writes(format: &str) -> String {
+    let mut parts = format.split("%{+Q}");
+    let mut written = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let after = part
+            .strip_prefix('[')
+            .and_then(|inner| inner.split_once(']'));
+        let rest = after.map_or_else(|| name(part).1, |(_, rest)| rest);
+        let column = &part[..part.len() - rest.len()];
+        written.extend(["\"%", column, "\"", rest]);
+    }
+    [" %hr %hs \"", " %hr \"", " %hs \""]
+        .iter()
+        .fold(written, |text, captures| text.replace(captures, " \""))
+}
+
+/// Reads a variable of HAProxy: `%ci:%cp`, `%[..]`.
 fn haproxy(text: &str) -> Variable<'_> {
     let text = match text.strip_prefix('{') {
         Some(inner) => inner.split_once('}').ok_or("`%{` has no closing brace")?.1,
@@ -333,7 +369,7 @@ fn haproxy(text: &str) -> Variable<'_> {
     let column = match name {
         "" => return Ok((None, text.strip_prefix('%').unwrap_or(text))),
         "ci" => Column::Client,
-        "t" | "T" | "tr" | "trg" | "trl" | "Ts" | "ms" => Column::Time,
+        "t" | "T" | "Tl" | "tr" | "trg" | "trl" | "Ts" | "ms" => Column::Time,
         "ST" => Column::Status,
         "HM" => Column::Method,
         "HU" | "HP" | "HPO" => Column::Target,
@@ -358,6 +394,7 @@ mod tests {
             ("%h %l %u %t \"%r\" %>s %b", 13),
             ("100%% [%START_TIME(%s)%] %REQ(X?:PATH)%", 4),
             ("%ci:%cp [%tr] %{+Q}r %[src]", 7),
+            ("%ci [%tr] %bq %hr %hs %{+Q}r %{+Q}[src]", 10),
             ("$remote_addr:$remote_port $uri$is_args$args [$msec]", 6),
             ("%a:%{remote}p %t %U%q", 5),
             ("%a [%{%d/%b/%Y:%H:%M:%S %z}t]", 4),

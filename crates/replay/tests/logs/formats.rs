@@ -185,6 +185,30 @@ fn one_odd_value_does_not_hide_the_forwarded_addresses() {
 }
 
 #[test]
+fn a_format_of_haproxy_is_read_as_it_writes() {
+    for (format, request) in [
+        ("%Tl %ci %HM %HP %ST", "GET /a 200"),
+        ("%Tl %ci %{+Q}r %ST", "\"GET /a HTTP/1.1\" 200"),
+        (
+            "%Tl %ci %ST %bq %hr %hs %{+Q}r",
+            "200 0 \"GET /a HTTP/1.1\"",
+        ),
+        (
+            "%Tl %ci %ST %bq %hr %hs %{+Q}r",
+            "200 0 {a b|c} {} \"GET /a HTTP/1.1\"",
+        ),
+    ] {
+        let line = format!("22/Jan/2019:03:56:14 +0330 192.0.2.1 {request}");
+        let (_, records) = read(line.as_bytes(), &with_format(format)).unwrap();
+        assert_eq!(
+            records,
+            ["+ 1548116774000 192.0.2.1 GET /a?  200 0"],
+            "{format}: {line}"
+        );
+    }
+}
+
+#[test]
 fn a_format_can_be_written() {
     for (format, line, expected) in [
         (
@@ -235,6 +259,11 @@ fn a_format_can_be_written() {
         (
             "%ci:%cp [%tr] %HM %HP%HQ %ST",
             "192.0.2.1:5000 [22/Jan/2019:00:26:14.000] GET /a 200",
+            "1548116774000 192.0.2.1 GET /a?  200 0",
+        ),
+        (
+            "$time_local $remote_addr \"$request\" $status",
+            r#"22/Jan/2019:03:56:14 +0330 192.0.2.1 "GET /a HTTP/1.1" 200"#,
             "1548116774000 192.0.2.1 GET /a?  200 0",
         ),
         (
