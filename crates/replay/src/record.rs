@@ -120,7 +120,7 @@ pub(crate) struct RowWriter<'a> {
     row: Row,
     first_field: usize,
     has_time: bool,
-    /// True if the line has the column of a request, perhaps an empty one.
+    /// True if the line has a column of the request, perhaps an empty one.
     has_request: bool,
 }
 
@@ -156,7 +156,7 @@ impl RowWriter<'_> {
 
     /// Sets the value of a column. The first of two values stays.
     pub(crate) fn put(&mut self, column: &Column, value: &str) -> Result<(), SkipReason> {
-        self.has_request |= *column == Column::Request;
+        self.has_request |= matches!(column, Column::Request | Column::Method | Column::Target);
         if matches!(value, "" | "-") {
             return if *column == Column::Time {
                 Err(SkipReason::WrongTime)
