@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
+use ruzstd::decoding::errors::FrameDecoderError;
+use ruzstd::decoding::errors::ReadFrameHeaderError::SkipFrame;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 /// Bytes that are read at a time.
@@ -33,7 +35,7 @@ pub(crate) fn unpacked(raw: impl Read + Send + 'static) -> io::Result<Box<dyn Bu
     let mut content: Box<dyn BufRead + Send> = if magic.starts_with(&[0x1f, 0x8b]) {
         let content = flate2::bufread::MultiGzDecoder::new(raw);
         Box::new(BufReader::with_capacity(BLOCK, content))
-    } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+    } else if let [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] = magic {
         let frame = FrameDecoder::new();
         Box::new(BufReader::with_capacity(BLOCK, Frames { raw, frame }))
     } else {
@@ -65,8 +67,12 @@ impl<R: BufRead> Read for Frames<R> {
                 decoded.map_err(io::Error::other)?;
             } else if self.raw.fill_buf()?.is_empty() {
                 return Ok(0);
-            } else {
-                self.frame.init(&mut self.raw).map_err(io::Error::other)?;
+            } else if let Err(why) = self.frame.init(&mut self.raw) {
+                // Metadata, such as pzstd writes.
+                let FrameDecoderError::ReadFrameHeaderError(SkipFrame { length, .. }) = why else {
+                    return Err(io::Error::other(why));
+                };
+                io::copy(&mut (&mut self.raw).take(length.into()), &mut io::sink())?;
             }
         }
     }

@@ -22,6 +22,7 @@ fn no_line_of_an_odd_log_is_lost_or_counted_twice() {
         .into_iter()
         .chain(good.bytes().flat_map(|b| [b, 0]))
         .collect();
+    let skippable = b"\x5a\x2a\x4d\x18\x03\0\0\0abc";
     let ok = |lines, decided, skipped, words| Ok((lines, decided, skipped, words));
     let rows: Vec<(&str, Vec<u8>, Expected)> = vec![
         ("empty", vec![], Err("has no lines")),
@@ -82,6 +83,18 @@ fn no_line_of_an_odd_log_is_lost_or_counted_twice() {
             "two zstd frames",
             [zstd(&good), zstd(&many)].concat(),
             ok(40_001, 40_001, 0, ""),
+        ),
+        (
+            "zstd with frames of metadata",
+            [
+                skippable,
+                &zstd(&good)[..],
+                skippable,
+                &zstd(&good)[..],
+                skippable,
+            ]
+            .concat(),
+            ok(2, 2, 0, ""),
         ),
         (
             "another line",
