@@ -1,4 +1,5 @@
-//! Clients: the address, and a small number, of each client of a log.
+//! Clients: the address, and a small number, of each client of a log. Addresses of one
+//! `ipv6_prefix` are one client.
 //!
 //! A log may name clients by host names or other words. Each is given an address of `5f00::/8`,
 //! which belongs to no client of the internet, so that limits by address count each name apart. Its
@@ -9,6 +10,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use foldhash::fast::RandomState;
+use ipnet::IpNet;
 use ratekeeper_policy::ClientIp;
 
 /// A client of a log.
@@ -23,9 +25,9 @@ pub(crate) struct LoggedClient {
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     by_text: HashMap<Box<str>, LoggedClient, RandomState>,
-    by_address: HashMap<IpAddr, usize, RandomState>,
+    by_network: HashMap<IpNet, usize, RandomState>,
     /// By number.
-    addresses: Vec<IpAddr>,
+    networks: Vec<IpNet>,
     names: Vec<Box<str>>,
     text_bytes: usize,
 }
@@ -43,7 +45,7 @@ impl Clients {
         let with_port = text.parse::<SocketAddr>().ok();
         let address = with_port.map(|it| it.ip()).or_else(|| text.parse().ok());
         let address = address.unwrap_or_else(|| self.address_of_name(text));
-        let client = self.of_address(source.identify(address, &[]));
+        let client = self.of_address(source.identify(address, &[]), source);
         if with_port.is_none() {
             self.text_bytes += text.len();
             self.by_text.insert(text.into(), client);
@@ -51,11 +53,13 @@ impl Clients {
         client
     }
 
-    pub(crate) fn of_address(&mut self, ip: IpAddr) -> LoggedClient {
-        let next = self.addresses.len();
-        let number = *self.by_address.entry(ip).or_insert(next);
+    pub(crate) fn of_address(&mut self, ip: IpAddr, source: &ClientIp) -> LoggedClient {
+        let bits = if ip.is_ipv4() { 32 } else { source.ipv6_prefix };
+        let network = IpNet::new(ip, bits).map_or_else(|_| ip.into(), |network| network.trunc());
+        let next = self.networks.len();
+        let number = *self.by_network.entry(network).or_insert(next);
         if number == next {
-            self.addresses.push(ip);
+            self.networks.push(network);
         }
         LoggedClient { ip, number }
     }
@@ -82,10 +86,13 @@ impl Clients {
 
     /// Returns a client as it is in the log.
     pub(crate) fn words(&self, number: usize) -> String {
-        let address = self.addresses.get(number);
-        address.map_or(String::new(), |address| {
-            self.name(*address)
-                .map_or_else(|| address.to_string(), str::to_owned)
+        self.networks.get(number).map_or(String::new(), |network| {
+            let address = network.addr();
+            match self.name(address) {
+                Some(name) => name.to_owned(),
+                None if network.prefix_len() == network.max_prefix_len() => address.to_string(),
+                None => network.to_string(),
+            }
         })
     }
 
@@ -97,6 +104,6 @@ impl Clients {
     /// Returns the memory that they take, about.
     pub(crate) fn bytes(&self) -> usize {
         const ENTRY: usize = 180; // of both tables, with their free slots
-        self.addresses.len() * ENTRY + self.text_bytes
+        self.networks.len() * ENTRY + self.text_bytes
     }
 }

@@ -188,7 +188,7 @@ impl Replay {
                 return Some(peer);
             }
             let client = source.identify(peer.ip, &headers(record));
-            return Some(self.clients.of_address(client));
+            return Some(self.clients.of_address(client, source));
         }
         // Envoy's own format has no peer, which Envoy writes as the last hop.
         let headers = headers(record);
@@ -199,7 +199,10 @@ impl Replay {
         let (before, peer) = hops.rsplit_once(',').unwrap_or(("", hops));
         let peer = peer.trim().parse::<IpAddr>().ok()?;
         let before = [("x-forwarded-for", before.as_bytes())];
-        Some(self.clients.of_address(source.identify(peer, &before)))
+        Some(
+            self.clients
+                .of_address(source.identify(peer, &before), source),
+        )
     }
 
     /// Decides a request at its time, which must not be before that of the last one.

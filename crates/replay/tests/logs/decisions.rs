@@ -113,9 +113,31 @@ fn a_report_says_what_the_log_does_not_have() {
         assert!(notes.contains(words), "{notes}");
     }
     let limit = &report.limits[0];
-    assert_eq!(limit.worst_clients, [("::1".to_owned(), 1)]);
+    assert_eq!(limit.worst_clients, [("::/64".to_owned(), 1)]);
     assert_eq!((limit.counts.clients, limit.counts.clients_hit), (2, 1));
     assert_eq!(report.from.as_deref(), Some("2019-01-22T00:26:59+00:00"));
+}
+
+/// `client_ip.ipv6_prefix` identifies a client, so a client that uses many addresses is one.
+#[test]
+fn addresses_of_one_network_are_one_client() {
+    let time = "22/Jan/2019:00:26:59 +0000";
+    let lines = [
+        "2001:db8::1",
+        "2001:db8::2",
+        "2001:db8:0:1::1",
+        "h.org",
+        "192.0.2.1",
+    ];
+    let lines = lines.map(|client| (time, client, 200, "/"));
+    for (prefix, clients, hit) in [(64, 4, 1), (128, 5, 0), (48, 3, 1)] {
+        let limits = format!(
+            "[client_ip]\nipv6_prefix = {prefix}\n[[limit]]\nname = 'a'\nkey = ['ip']\nlimit = '1/1m'"
+        );
+        let (_, report) = refused(&limits, &lines);
+        let counts = (report.all.clients, report.all.clients_hit);
+        assert_eq!(counts, (clients, hit), "{prefix}");
+    }
 }
 
 /// A request that is charged under several keys, or that a limit is not asked about, is counted as
