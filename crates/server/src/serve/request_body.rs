@@ -5,8 +5,9 @@
 //!                '-> the rest, at most 5 s and 1 MiB --> the next request
 //! ```
 //!
-//! Without that, hyper closes the connection behind the answer. A client that still sends may then
-//! lose the answer, and one that keeps the connection sends its next request in vain.
+//! Without that, hyper closes the connection behind the answer, or resets the stream of HTTP/2. A
+//! client that still sends may then lose the answer, as curl does, and one that keeps the connection
+//! sends its next request in vain.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header;
 use http::request::Parts;
-use http::{Version, header};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::runtime::Handle;
@@ -23,7 +24,8 @@ use tokio::time::timeout;
 
 use super::pulse::{InFlight, Pulse};
 
-/// How long the rest of a body is read, and how much of it. Afterwards the connection is closed.
+/// How long the rest of a body is read, and how much of it. Afterwards the connection is closed, or
+/// the stream is reset.
 const LINGER: Duration = Duration::from_secs(5);
 const MAX_REST: usize = 1 << 20;
 
@@ -37,12 +39,10 @@ pub(crate) struct RequestBody {
 }
 
 impl RequestBody {
-    /// Returns the body of a request with this head. A stream of HTTP/2 ends by itself; and a client
-    /// that expects to be told to go on sends nothing.
+    /// Returns the body of a request with this head. A client that expects to be told to go on sends
+    /// nothing.
     pub(crate) fn of(head: &Parts, body: Incoming, pulse: &Arc<Pulse>) -> Self {
-        let is_sent = head.version < Version::HTTP_2
-            && !body.is_end_stream()
-            && !head.headers.contains_key(header::EXPECT);
+        let is_sent = !body.is_end_stream() && !head.headers.contains_key(header::EXPECT);
         Self {
             body: Some(body),
             unread: is_sent.then(|| Arc::clone(pulse)),
@@ -94,7 +94,7 @@ impl Drop for RequestBody {
                         left = rest;
                     }
                 };
-                let _ = timeout(LINGER, rest).await; // an error: hyper closes the connection
+                let _ = timeout(LINGER, rest).await; // an error: hyper ends the rest
                 drop(in_flight);
             });
         }

@@ -1,7 +1,9 @@
 //! Requests that the gateway itself answers: bodies that are too large, and the form of its errors.
 
+use std::future::poll_fn;
 use std::io::Write as _;
 use std::net::TcpListener;
+use std::task::Poll;
 
 use super::message::{Message, read_response};
 use super::upstream::{Next, Upstream};
@@ -70,6 +72,33 @@ fn a_body_that_grows_above_the_maximum_ends_and_returns_its_permit() {
     }
     assert_eq!(faults(&proxy, "body_too_large"), 2);
     assert_eq!(proxy.metric("ratekeeper_upstream_left_total"), 0);
+}
+
+#[test]
+fn a_client_of_http2_may_send_the_rest_of_a_refused_body() {
+    let upstream = Upstream::hello();
+    let limit = "[[limit]]\nname = \"a\"\nkey = [\"header:x-a\"]\nmissing_key = \"deny\"\nlimit = \"1/1h\"\n";
+    let proxy = Proxy::start(&[upstream.address], MAX, limit);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let stream = tokio::net::TcpStream::connect(proxy.address()).await;
+        let (mut client, mut connection) = h2::client::handshake(stream.unwrap()).await.unwrap();
+        let mut pings = connection.ping_pong().unwrap();
+        tokio::spawn(connection);
+        for (length, status) in [("300000", 413), ("1000", 429)] {
+            let request = http::Request::post("http://a/").header("content-length", length);
+            let request = request.body(()).unwrap();
+            let (response, mut body) = client.send_request(request, false).unwrap();
+            assert_eq!(response.await.unwrap().status(), status);
+            // Frames from before the pong have arrived with it.
+            pings.ping(h2::Ping::opaque()).await.unwrap();
+            let rest = vec![b'x'; length.parse().unwrap()].into();
+            body.send_data(rest, true).expect("not reset");
+            pings.ping(h2::Ping::opaque()).await.unwrap();
+            let polled = poll_fn(|context| Poll::Ready(body.poll_reset(context))).await;
+            assert!(polled.is_pending(), "{polled:?}");
+        }
+    });
 }
 
 #[test]
