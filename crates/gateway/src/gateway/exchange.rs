@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use http::header::HOST;
+use http::header::{CONTENT_LENGTH, HOST};
 use http::{Response, StatusCode, Version};
 use hyper::body::Incoming;
 use ratekeeper_core::{Nanos, Time};
@@ -235,6 +235,9 @@ impl Gateway {
         let hop = prepare_response(response.headers_mut(), &self.settings.upgrades);
         let hop = hop.inspect_err(|failure| passage.break_off(*failure))?;
         *response.version_mut() = Version::HTTP_11;
+        if response.status() == StatusCode::NO_CONTENT {
+            response.headers_mut().remove(CONTENT_LENGTH); // an error to clients of HTTP/2
+        }
         if switches {
             if hop.upgrade.is_none() || hop.upgrade != asked.upgrade {
                 passage.break_off(UpstreamFailure::Switched);

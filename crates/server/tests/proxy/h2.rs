@@ -91,6 +91,23 @@ fn requests_of_http2_pass_side_by_side() {
     assert!(upstream.saw_nothing());
 }
 
+#[test]
+fn a_response_of_status_204_has_no_length() {
+    let upstream = Upstream::with("HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\n");
+    let proxy = Proxy::start(&[upstream.address], "", OPEN);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let stream = tokio::net::TcpStream::connect(proxy.address()).await;
+        let (mut client, connection) = h2::client::handshake(stream.unwrap()).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::get("http://a/").body(()).unwrap();
+        let (response, _) = client.send_request(request, true).unwrap();
+        let response = response.await.unwrap();
+        let length = response.headers().get("content-length");
+        assert_eq!((response.status().as_u16(), length), (204, None));
+    });
+}
+
 /// A body of these frames.
 struct Frames(VecDeque<Bytes>);
 
