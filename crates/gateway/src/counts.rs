@@ -254,10 +254,8 @@ impl Passage {
     /// Counts the head of a response; its time only if that was the upstream's.
     pub(crate) fn respond(&mut self, status: StatusCode, took: Option<Nanos>) {
         let counts = &self.counts.all;
-        let class = usize::from(status.as_u16() / 100);
-        if let Some(count) = counts.responses.get(class.saturating_sub(1)) {
-            count.add(1);
-        }
+        let class = usize::from(status.as_u16() / 100).min(counts.responses.len());
+        counts.responses[class - 1].add(1); // a status is at least 100
         if let Some(took) = took {
             let lower = HEAD_EDGES.iter().take_while(|edge| **edge < took);
             counts.head[lower.count()].add(1);

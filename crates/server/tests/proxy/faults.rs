@@ -36,6 +36,15 @@ fn an_upstream_that_is_down_is_a_502_with_the_id_of_the_request() {
 }
 
 #[test]
+fn a_status_above_599_counts_as_5xx() {
+    let upstream = Upstream::with("HTTP/1.1 999 Odd\r\ncontent-length: 2\r\n\r\nhi");
+    let proxy = Proxy::start(&[upstream.address], "", OPEN);
+    assert_eq!(proxy.client().get("/").status(), 999);
+    let responses = "ratekeeper_upstream_responses_total{route=\"\",class=\"5xx\"}";
+    assert_eq!(proxy.metric(responses), 1);
+}
+
+#[test]
 fn an_upstream_that_hangs_is_a_504() {
     let upstream = Upstream::new(|_| {
         sleep(PATIENCE);
