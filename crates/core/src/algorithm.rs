@@ -105,6 +105,12 @@ pub trait Algorithm {
         false
     }
 
+    /// Returns true if time pays for one charge after the other, as in a bucket: where permits of
+    /// earlier charges come back, it pays sooner for later ones.
+    fn is_paid_in_order(&self) -> bool {
+        false
+    }
+
     /// Returns the decision of [`decide`](Self::decide) without charging.
     ///
     /// If the verdict allows, `remaining` and `reset_after` are those *after* the charge.

@@ -313,6 +313,10 @@ impl Algorithm for AnyAlgorithm {
         dispatch!(self, algorithm => algorithm.refills_one_by_one())
     }
 
+    fn is_paid_in_order(&self) -> bool {
+        dispatch!(self, algorithm => algorithm.is_paid_in_order())
+    }
+
     fn look(&self, state: &AnyState, now: Time, cost: Permits) -> Decision {
         dispatch!(self, algorithm: A => A::with_state(state, |state| {
             algorithm.look(state, now, cost)

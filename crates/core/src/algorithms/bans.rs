@@ -46,10 +46,9 @@ mod terms;
 
 use alloc::boxed::Box;
 
-use crate::algorithm::{Algorithm, Denials, Refund};
+use crate::algorithm::{Algorithm, Denials};
 use crate::{
-    AnyAlgorithm, Decision, Error, Log, LogState, Nanos, Permits, Quota, Receipt, Share, Time,
-    Verdict,
+    AnyAlgorithm, Decision, Error, Log, LogState, Nanos, Permits, Quota, Share, Time, Verdict,
 };
 use terms::CONSTANT;
 pub use terms::{BanTerms, MAX_BAN, MAX_STRIKES};
@@ -286,6 +285,10 @@ impl<A: Algorithm> Algorithm for WithBans<A> {
         self.limit.refills_one_by_one()
     }
 
+    fn is_paid_in_order(&self) -> bool {
+        self.limit.is_paid_in_order()
+    }
+
     /// Clones no state.
     fn look(&self, state: &Self::State, now: Time, cost: Permits) -> Decision {
         match &state.0 {
@@ -378,20 +381,6 @@ impl<A: Algorithm> Algorithm for WithBans<A> {
         match &state.0 {
             Some(record) => self.limit.at_least(&record.used, now, total),
             None => self.limit.at_least(&A::State::default(), now, total),
-        }
-    }
-}
-
-impl<A: Refund> Refund for WithBans<A> {
-    fn give_back_late(&self, state: &mut Self::State, now: Time, cost: Permits, receipt: Receipt) {
-        if let Some(record) = &mut state.0 {
-            self.limit.give_back(&mut record.used, now, cost, receipt);
-        }
-    }
-
-    fn refund(&self, state: &mut Self::State, now: Time, cost: Permits) {
-        if let Some(record) = &mut state.0 {
-            self.limit.refund(&mut record.used, now, cost);
         }
     }
 }

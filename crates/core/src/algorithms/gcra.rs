@@ -57,7 +57,7 @@ pub use stored_form::Paid;
 
 use core::num::NonZeroU64;
 
-use crate::algorithm::{Algorithm, Denials, Reserve as _, WordState};
+use crate::algorithm::{Algorithm, Denials, Reserve as _};
 use crate::{Decision, Error, Nanos, Permits, Quota, Reconfigure, Share, Time, Verdict};
 use grid::{Grid, Moment, TICKS, Units as _};
 
@@ -76,15 +76,6 @@ const FARTHEST_TICKS: u64 = u64::MAX / 2;
 /// years); 0 for a key never seen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Tat(u64);
-
-impl WordState for Tat {
-    fn to_word(self) -> u64 {
-        self.0
-    }
-    fn from_word(word: u64) -> Self {
-        Self(word)
-    }
-}
 
 impl Tat {
     /// The moment `ticks` after `now`.
@@ -311,6 +302,10 @@ impl Algorithm for Gcra {
     }
 
     fn refills_one_by_one(&self) -> bool {
+        true
+    }
+
+    fn is_paid_in_order(&self) -> bool {
         true
     }
 

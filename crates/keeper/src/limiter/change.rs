@@ -7,7 +7,6 @@
 //!
 //! Each of them wakes the first waiter.
 
-use std::any::TypeId;
 use std::convert::Infallible;
 use std::mem::needs_drop;
 use std::sync::Arc;
@@ -75,7 +74,6 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         let is_known = after.reset_after == Nanos::ZERO && given_back.is_empty();
         if after != before && !is_known {
             let sooner = before.reset_after.saturating_sub(after.reset_after);
-            let is_bucket = TypeId::of::<A>() == TypeId::of::<Gcra>();
             given_back.note(GiveBackNote {
                 change: StateChange {
                     number,
@@ -84,7 +82,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
                 },
                 of: Some(grant.receipt()),
                 permits: back,
-                sooner: is_bucket.then_some(sooner),
+                sooner: self.with(A::is_paid_in_order).then_some(sooner),
             });
         }
         drop(given_back);

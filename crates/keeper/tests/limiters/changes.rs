@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use ratekeeper::core::{Gcra, Nanos, Permits, Quota};
+use ratekeeper::core::{AnyAlgorithm, BanTerms, Banning, Gcra, Nanos, Permits, Quota};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
 use ratekeeper::{KeyedLimiter, Limiter, Limits, ManualClock, NamedLimit, Refused, at_once};
 
@@ -119,6 +119,38 @@ fn a_key_that_was_full_again_gets_nothing_back_of_several_grants() {
     let _all = take(10);
     at_once(limits.refund(second)).unwrap();
     assert_eq!(passes(|| at_once(bucket.check("ann")).is_ok()), 0);
+}
+
+/// So is one behind a type that can be any algorithm, and one with a ban.
+#[test]
+fn every_kind_of_bucket_gets_nothing_back_of_several_grants() {
+    let bucket = AnyAlgorithm::from(Gcra::token_bucket("10/10s".parse().unwrap()).unwrap());
+    let terms = BanTerms {
+        strikes: "100/1h".parse().unwrap(),
+        first: Nanos::SECOND,
+        growth_thousandths: 1_000,
+        longest: Nanos::SECOND,
+    };
+    let banning = Banning::new(bucket.clone(), terms).unwrap();
+    for limit in [bucket, banning.into()] {
+        let one = Limiter::with_clock(limit.clone(), ManualClock::default());
+        let (first, second) = (one.check_n(5).unwrap(), one.check_n(5).unwrap());
+        one.try_refund(first).unwrap();
+        one.clock().advance(Nanos::from_secs(5));
+        assert!(one.check_n(10).is_ok());
+        one.try_refund(second).unwrap();
+        assert_eq!(one.peek().remaining, Permits::ZERO, "{limit:?}");
+
+        let memory = MemoryConfig::default();
+        let keyed = KeyedLimiter::with_clock(limit.clone(), memory, ManualClock::default());
+        let ann = keyed.key("ann");
+        let (first, second) = (ann.check_n(5).unwrap(), ann.check_n(5).unwrap());
+        ann.try_refund(first).unwrap();
+        keyed.clock().advance(Nanos::from_secs(5));
+        assert!(ann.check_n(10).is_ok());
+        ann.try_refund(second).unwrap();
+        assert_eq!(ann.peek().remaining, Permits::ZERO, "{limit:?}");
+    }
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Decision, Gcra, GrantId, LeaseId, Limit, LimitId, Nanos, Permits, Tat, Time,
-    Verdict,
+    Algorithm as _, AnyAlgorithm, Decision, Gcra, GrantId, LeaseId, Limit, LimitId, Nanos, Permits,
+    Tat, Time, Verdict,
 };
 use smallvec::SmallVec;
 
@@ -152,13 +152,12 @@ impl Shard {
         if after != Some(before) && is_paid_by_time && !is_known {
             let left = after.map_or(Nanos::ZERO, |after| after.reset_after);
             let sooner = before.reset_after.saturating_sub(left);
-            let is_bucket = matches!(limit.algorithm, AnyAlgorithm::Gcra(_));
             let change = self.noted_change(&ask, before);
             let note = GiveBackNote {
                 change,
                 of: ask.receipt,
                 permits: ask.cost,
-                sooner: is_bucket.then_some(sooner),
+                sooner: limit.algorithm.is_paid_in_order().then_some(sooner),
             };
             self.returned.note(key, ask.now, |noted| noted.note(note));
         }

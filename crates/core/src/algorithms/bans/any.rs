@@ -2,7 +2,8 @@
 
 use alloc::boxed::Box;
 
-use super::{BanState, Banning};
+use super::{BanState, Banning, WithBans};
+use crate::algorithm::Refund;
 use crate::{
     AnyAlgorithm, AnyState, Call, Decision, Error, Nanos, Origin, Permits, Quota, Receipt,
     Reconfigure, Time,
@@ -20,6 +21,20 @@ impl Reconfigure for Banning {
 
     fn with_patience(&self, longest_wait: Nanos) -> Self {
         self.over(self.limit.with_patience(longest_wait))
+    }
+}
+
+impl<A: Refund> Refund for WithBans<A> {
+    fn give_back_late(&self, state: &mut Self::State, now: Time, cost: Permits, receipt: Receipt) {
+        if let Some(record) = &mut state.0 {
+            self.limit.give_back(&mut record.used, now, cost, receipt);
+        }
+    }
+
+    fn refund(&self, state: &mut Self::State, now: Time, cost: Permits) {
+        if let Some(record) = &mut state.0 {
+            self.limit.refund(&mut record.used, now, cost);
+        }
     }
 }
 
