@@ -17,6 +17,7 @@ use ratekeeper_policy::{BodyField, CostSource, ResponseReader};
 use ratekeeper_store::{ChargeOrigin, Store, StoreError};
 use tokio::runtime::Handle;
 
+use super::gate::measured::announced_length;
 use crate::at_once::poll_once;
 use crate::engine::decision_id::MadeCharge;
 use crate::engine::reporting::{settled_by_response, stated_cost};
@@ -62,6 +63,8 @@ pub(super) struct ResponseCosts {
     /// `None` if only trailers settle charges.
     reader: Option<ResponseReader>,
     trailers: HeaderMap,
+    /// The bytes still to come of a body with a known length; `None` if trailers may come.
+    left: Option<u64>,
     settle: Box<SettleAtEnd>,
     pub(super) charges: usize,
 }
@@ -71,11 +74,16 @@ pub(super) struct ResponseCosts {
 type SettleAtEnd = dyn FnOnce(Vec<Option<String>>, &HeaderMap) -> usize + Send;
 
 impl ResponseCosts {
-    /// Reads a part of the body.
-    pub(super) fn add(&mut self, part: &[u8]) {
+    /// Reads a part of the body; returns true if it is the last of a known length.
+    pub(super) fn add(&mut self, part: &[u8]) -> bool {
         if let Some(reader) = &mut self.reader {
             reader.add(part);
         }
+        let left = self.left.as_mut();
+        left.is_some_and(|left| {
+            *left = left.saturating_sub(part.len() as u64);
+            *left == 0
+        })
     }
 
     /// Returns the number of bytes that are held of the body.
@@ -208,6 +216,9 @@ impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
         if charges == 0 {
             return (None, unread);
         }
+        let awaits_trailers = |(_, place): &(_, _)| matches!(place, CostSource::Trailer(_));
+        let has_trailers = open.iter().any(awaits_trailers);
+        let left = announced_length(fields).filter(|_| !has_trailers);
         let (gate, report) = (self.clone(), report.clone());
         let settle = Box::new(move |values, trailers: &HeaderMap| {
             gate.report_end(open, end, report, values, trailers)
@@ -215,6 +226,7 @@ impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
         let costs = ResponseCosts {
             reader,
             trailers: HeaderMap::new(),
+            left,
             settle,
             charges,
         };
@@ -299,7 +311,11 @@ pub(super) fn read<D: Buf, E>(
         Some(Ok(frame)) => {
             if let Some(data) = frame.data_ref() {
                 match data.chunk() {
-                    whole if whole.len() == data.remaining() => reading.add(whole),
+                    whole if whole.len() == data.remaining() => {
+                        if reading.add(whole) {
+                            settle(costs);
+                        }
+                    }
                     _ if reading.reader.is_some() => *costs = None,
                     _ => {}
                 }

@@ -155,9 +155,14 @@ fn a_field_of_the_response_settles_an_estimate() {
     }
 }
 
-/// A handler whose responses have a body of parts, and then perhaps a trailer, `x-used`.
+/// A handler whose responses have a body of parts, and then perhaps a trailer, `x-used`; perhaps
+/// of a length that they announce.
 #[derive(Clone)]
-struct Writer(&'static [&'static str], Option<&'static str>);
+struct Writer(
+    &'static [&'static str],
+    Option<&'static str>,
+    Option<&'static str>,
+);
 
 impl Service<Request<()>> for Writer {
     type Response = Response<Parts>;
@@ -169,7 +174,10 @@ impl Service<Request<()>> for Writer {
     }
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
-        let response = Response::builder().header("content-type", "application/json");
+        let mut response = Response::builder().header("content-type", "application/json");
+        if let Some(length) = self.2 {
+            response = response.header("content-length", length);
+        }
         let mut body = Parts::of(self.0);
         if let Some(used) = self.1 {
             let mut trailers = http::HeaderMap::new();
@@ -190,9 +198,21 @@ fn the_body_of_a_response_settles_an_estimate_at_its_end() {
         (&["{\"usage\": {\"total\": 100}}"], 9, 1),
         (&[], 9, 2),
     ] {
-        let passed = passed("/complete/json", Writer(parts, None), read);
+        let passed = passed("/complete/json", Writer(parts, None, None), read);
         assert_eq!(passed, passes, "{parts:?}, {read}");
     }
+}
+
+/// As servers do: they know the length, and drop the body after the last byte.
+#[test]
+fn a_body_of_known_length_settles_an_estimate_with_its_last_byte() {
+    let parts: &[&str] = &["{\"usage\": {\"to", "tal\": 10}}"];
+    for (length, read, passes) in [("24", 2, 7), ("24", 1, 2), ("25", 2, 2), ("25", 3, 7)] {
+        let passed = passed("/complete/json", Writer(parts, None, Some(length)), read);
+        assert_eq!(passed, passes, "{length}, {read}");
+    }
+    let writer = Writer(&["a", "b"], Some("10"), Some("2"));
+    assert_eq!(passed("/complete/trailer", writer, 3), 7, "by its trailer");
 }
 
 #[test]
@@ -204,7 +224,7 @@ fn a_trailer_of_a_response_settles_an_estimate() {
         (Some("many"), 9, 2),
         (None, 9, 2),
     ] {
-        let passed = passed("/complete/trailer", Writer(&["a", "b"], used), read);
+        let passed = passed("/complete/trailer", Writer(&["a", "b"], used, None), read);
         assert_eq!(passed, passes, "{used:?}, {read}");
     }
 }

@@ -71,9 +71,7 @@ impl Measured {
     pub(crate) fn answered(&mut self, status: StatusCode, fields: &HeaderMap) {
         let end = self.course.judge(status, fields);
         self.head = ResponseHead::Came { status, end };
-        let length = fields.get(header::CONTENT_LENGTH);
-        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-        self.left = length;
+        self.left = announced_length(fields);
     }
 
     /// Called when the service has failed.
@@ -111,6 +109,12 @@ impl Measured {
             ResponseHead::Awaited | ResponseHead::Came { .. } => End::Ignored,
         }
     }
+}
+
+/// Returns the length that a response announces: servers do not ask its body for more.
+pub(crate) fn announced_length(fields: &HeaderMap) -> Option<u64> {
+    let length = fields.get(header::CONTENT_LENGTH)?;
+    length.to_str().ok()?.parse().ok()
 }
 
 impl Drop for Measured {
