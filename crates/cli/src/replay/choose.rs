@@ -84,9 +84,11 @@ fn with_number(source: &PolicySource, policy: &Policy, rule: &Rule, number: u64)
         .take(rule.line.saturating_sub(1));
     let (before, after) = source.text.split_at(start.map(str::len).sum());
     let (own, _) = after.split_once("\n[[").unwrap_or((after, ""));
+    // Without the `anchor`, which is a field of its own.
+    let (text, _) = rule.text.split_once(" from ").unwrap_or((&rule.text, ""));
     // A plan or a candidate may have the same text, in quotes of any kind: another place changes
     // another number.
-    for (at, _) in own.match_indices(&rule.text) {
+    for (at, _) in own.match_indices(text) {
         let rest = after[at..].trim_start_matches(|c: char| c.is_ascii_digit());
         let source = PolicySource {
             text: format!("{before}{}{number}{rest}", &after[..at]),

@@ -76,7 +76,7 @@ fn stdout(desk: &Desk, arguments: &[&str]) -> String {
 
 /// A day of Tokyo ends between the two requests.
 #[test]
-fn a_number_is_chosen_in_quotes_of_any_kind() {
+fn a_number_is_chosen_as_it_is_written() {
     let line =
         |hour| format!("192.0.2.1 - - [22/Jan/2019:{hour}:30:00 +0000] \"GET / HTTP/1.1\" 200 5\n");
     for (written, chosen) in [
@@ -84,6 +84,8 @@ fn a_number_is_chosen_in_quotes_of_any_kind() {
         ("'1/day'", "1/day is"),
         ("\"\"\"\n1/day\"\"\"", "1/day is"),
         ("'1/month'", "2/month is"),
+        ("'1/month'\nanchor = 31", "2/month from day 31 is"),
+        ("'1/week'\nanchor = 'sun'", "2/week from Sunday is"),
     ] {
         let policy = LIMIT.replace("\"3/1m\"\nalgorithm = \"fixed-window\"", written);
         let desk = Desk::new()
