@@ -98,6 +98,7 @@ impl DiffArgs {
         let [old, new] = sources.each_ref().map(|it| it.policy(ORIGIN, output));
         let policies = [old?, new?];
         let written = sources.each_ref().map(written);
+        let is_reordered = written[0].overrides != written[1].overrides;
         let names = policies.each_ref().map(limits);
         let limits = changes(&names, &written.each_ref().map(|it| &it.limits));
         let none = Fields::new();
@@ -107,6 +108,10 @@ impl DiffArgs {
         let files: Vec<FieldChange> = files.map(change).collect();
         if !files.is_empty() {
             tables.insert("files".into(), files);
+        }
+        if is_reordered {
+            let order = ("order".into(), Some("old".into()), Some("new".into()));
+            tables.entry("[[override]]".into()).or_insert(vec![order]);
         }
         let decisions = match &*self.logs {
             [] => None,
@@ -198,11 +203,14 @@ fn differing(
 struct Written {
     limits: Fields,
     tables: Fields,
+    /// In their order: of two that fit a key, the first may apply.
+    overrides: Option<toml::Value>,
 }
 
 fn written(source: &PolicySource) -> Written {
     let mut all = Written::default();
     let policy: toml::Table = source.text.parse().unwrap_or_default(); // it is right
+    all.overrides = policy.get("override").cloned();
     let texts = |fields: &toml::Table| -> BTreeMap<String, String> {
         let fields = fields.iter();
         fields

@@ -253,12 +253,21 @@ fn every_difference_between_two_policies_is_found() {
             "another.toml",
             with("[[exempt]]\nlimits = [\"a\"]\nreason = \"known\"\nmatch = { path = \"/b\" }\n"),
         );
+    // Of patterns of one length, the first that fits applies.
+    let key = "[[limit]]\nname = \"b\"\nkey = [\"header:x\"]\nlimit = \"3/1m\"\n";
+    let [one, other] = [("a*", 5), ("*b", 6)].map(|(value, number)| {
+        format!("[[override]]\nlimit = \"b\"\nkey = {{ \"header:x\" = \"{value}\" }}\nset = \"{number}/1m\"\n")
+    });
+    let desk = desk
+        .with("first.toml", with(&format!("{key}{one}{other}")))
+        .with("last.toml", with(&format!("{key}{other}{one}")));
     let mut calls: Vec<[&str; 3]> = Vec::new();
     for new in ["same.toml", "denied.toml", "percent.toml", "zone.toml"] {
         calls.push(["diff", "old.toml", new]);
     }
     calls.push(["diff", "percent.toml", "old.toml"]);
     calls.push(["diff", "exempt.toml", "another.toml"]);
+    calls.push(["diff", "first.toml", "last.toml"]);
     let calls: Vec<&[&str]> = calls.iter().map(<[_; 3]>::as_slice).collect();
     assert_reviewed!(desk.terminal(&calls));
 }
