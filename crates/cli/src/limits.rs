@@ -123,7 +123,7 @@ pub(crate) fn corrections(rule: &Rule) -> Vec<String> {
 /// Returns when a limit begins or ceases to apply next, in its time zone.
 pub(crate) fn next_change(active: &Active, wall: WallTime) -> Option<Zoned> {
     let second = i64::try_from(active.next_change(wall)?.unix_seconds()?).ok()?;
-    let zone = TimeZone::get(active.timezone()).unwrap_or(TimeZone::UTC);
+    let zone = words::zone(active.timezone()).unwrap_or(TimeZone::UTC);
     Some(Timestamp::from_second(second).ok()?.to_zoned(zone))
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 
+use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{Timestamp, Zoned};
 use ratekeeper_core::{Nanos, Permits};
 
@@ -15,6 +16,11 @@ const UNITS: [(&str, u64); 7] = [
     ("us", 1_000),
     ("ns", 1),
 ];
+
+/// Returns the time zone of this name in the database that is compiled in, which policies use too.
+pub(crate) fn zone(name: &str) -> Option<TimeZone> {
+    TimeZoneDatabase::bundled().get(name).ok()
+}
 
 /// Formats date, time and offset, without the name of the zone.
 pub(crate) fn clock_time(moment: &Zoned) -> String {

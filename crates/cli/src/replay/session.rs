@@ -32,7 +32,7 @@ pub(crate) struct LogArgs {
 }
 
 fn zone(name: &str) -> Result<TimeZone, String> {
-    TimeZone::get(name).map_err(|_| "expected a time zone such as Europe/Oslo or UTC".into())
+    words::zone(name).ok_or_else(|| "expected a time zone such as Europe/Oslo or UTC".into())
 }
 
 /// A log that can be read again, unless it is standard input.

@@ -228,6 +228,39 @@ fn a_window_ends_by_the_calendar() {
     ]));
 }
 
+/// A policy means the same on each machine, whatever database of time zones that has.
+#[test]
+fn zones_are_those_of_the_policy() {
+    let utc = [&b"TZif"[..], &[0; 35], b"\x01\0\0\0\x04", &[0; 6], b"UTC\0"].concat();
+    let desk = Desk::new()
+        .with("Japan", utc)
+        .with(
+            "ratekeeper.toml",
+            "version = 1\ntimezone = \"Japan\"\n[[limit]]\nname = \"a\"\nkey = [\"all\"]\nlimit = \"3/day\"\n\
+             active = { hours = \"08:00-10:00\" }\n",
+        )
+        .with("a.jsonl", r#"{"time":"2026-03-01 00:30:00","path":"/"}"#);
+    for (arguments, words) in [
+        (
+            &["explain", "--request", "GET /", "--at", "2026-03-01T08:30"][..],
+            "until     2026-03-02T00:00:00+09:00",
+        ),
+        (
+            &["explain", "--at", "2026-03-01T00:30"],
+            "2026-03-01T08:00:00+09:00",
+        ),
+        (
+            &["replay", "ratekeeper.toml", "a.jsonl", "--zone", "Japan"],
+            "from 2026-03-01T00:30:00+09:00",
+        ),
+    ] {
+        let output = desk.command(arguments).env("TZDIR", desk.path()).output();
+        let output = output.expect("the command starts").stdout;
+        let output = String::from_utf8_lossy(&output);
+        assert!(output.contains(words), "{arguments:?}: {output}");
+    }
+}
+
 #[test]
 fn lists_with_exclamation_marks_and_exemptions_without_a_reason_are_put_in_words() {
     let policy = r#"version = 1
