@@ -310,14 +310,13 @@ pub(super) fn read<D: Buf, E>(
         None => settle(costs),
         Some(Ok(frame)) => {
             if let Some(data) = frame.data_ref() {
-                match data.chunk() {
-                    whole if whole.len() == data.remaining() => {
-                        if reading.add(whole) {
-                            settle(costs);
-                        }
+                let part = data.chunk();
+                if part.len() < data.remaining() {
+                    if reading.reader.is_some() {
+                        *costs = None;
                     }
-                    _ if reading.reader.is_some() => *costs = None,
-                    _ => {}
+                } else if reading.add(part) {
+                    settle(costs);
                 }
             } else if let Some(fields) = frame.trailers_ref() {
                 reading.add_trailers(fields);
