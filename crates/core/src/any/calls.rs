@@ -46,11 +46,12 @@ impl AnyAlgorithm {
         dispatch!(self, algorithm => Reconfigure::with_patience(algorithm, longest_wait).into())
     }
 
-    /// The same limit; of GCRA [`Gcra::patient`].
+    /// The same limit; of GCRA [`Gcra::patient`], also with bans.
     #[must_use]
     pub fn patient(self) -> Self {
         match self {
             Self::Gcra(gcra) => gcra.patient().into(),
+            Self::Banning(bans) => bans.over(bans.limit().clone().patient()).into(),
             other => other,
         }
     }

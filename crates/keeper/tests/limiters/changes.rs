@@ -123,7 +123,7 @@ fn a_key_that_was_full_again_gets_nothing_back_of_several_grants() {
 
 /// So is one behind a type that can be any algorithm, and one with a ban.
 #[test]
-fn every_kind_of_bucket_gets_nothing_back_of_several_grants() {
+fn every_kind_of_bucket_gets_nothing_back_of_several_grants_and_owes_overruns() {
     let bucket = AnyAlgorithm::from(Gcra::token_bucket("10/10s".parse().unwrap()).unwrap());
     let terms = BanTerms {
         strikes: "100/1h".parse().unwrap(),
@@ -150,6 +150,12 @@ fn every_kind_of_bucket_gets_nothing_back_of_several_grants() {
         assert!(ann.check_n(10).is_ok());
         ann.try_refund(second).unwrap();
         assert_eq!(ann.peek().remaining, Permits::ZERO, "{limit:?}");
+
+        // And owes what it has used.
+        let bob = keyed.key("bob");
+        bob.try_settle(bob.check().unwrap().used(100)).unwrap();
+        let wait = Duration::from_secs(91);
+        assert_eq!(bob.check(), Err(Refused::Until(wait)), "{limit:?}");
     }
 }
 

@@ -41,7 +41,7 @@ impl<A: Refund> Refund for WithBans<A> {
 /// Calls that only some limits support.
 impl Banning {
     /// The same ban over another limit.
-    fn over(&self, limit: AnyAlgorithm) -> Self {
+    pub(crate) fn over(&self, limit: AnyAlgorithm) -> Self {
         Self {
             limit: Box::new(limit),
             ..self.clone()
