@@ -59,8 +59,8 @@ pub enum Jitter {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Backoff {
-    /// The longest wait before the first retry; zero never waits with full jitter or without.
-    /// Default 100 ms.
+    /// The longest wait before the first retry, or with decorrelated jitter the shortest wait; zero
+    /// never waits. Default 100 ms.
     pub base: Duration,
     /// The longest wait ever, below `base` too. Default 20 s.
     pub cap: Duration,

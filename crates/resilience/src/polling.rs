@@ -13,7 +13,8 @@
 //! * No question is asked after the deadline: a wait that would pass it is `None`.
 //! * Many operations of one host share a [`PollPace`]: one question a second, whatever their
 //!   number, each in its place.
-//! * Trade-off: an operation is noticed at most half its duration too late.
+//! * Trade-off: an operation is noticed late by at most a second and 0.8 of its duration, and by
+//!   half of it as a rule.
 //! * Source: Google AIP-151, "Long-running operations" (2019).
 
 use ratekeeper_core::{Gcra, Nanos, Permits, Reserve, Tat, Time};

@@ -20,9 +20,9 @@ use smallvec::SmallVec;
 /// is `Hash + Eq`, or by this trait, if it is to have the bytes that you choose.
 ///
 /// Values of one type have the same bytes only if they are equal, tuples too: `("ab", "c")` and
-/// `("a", "bc")` are different keys. (An IPv4 address that is mapped into IPv6, or
-/// translated by NAT64, is the IPv4 address.) Use one type of key with a limiter, because values of different types may have the
-/// same bytes.
+/// `("a", "bc")` are different keys. (An [`IpAddr`] that is an IPv4 address mapped into IPv6, or
+/// translated by NAT64, is the IPv4 address.) Use one type of key with a limiter, because values of
+/// different types may have the same bytes.
 ///
 /// ```
 /// use ratekeeper::{KeyedLimiter, LimitKey};

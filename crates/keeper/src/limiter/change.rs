@@ -129,7 +129,8 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// Changes the limit while it is used. The usage stays the same permits, at most the larger of
     /// the new quota and burst: a lower quota forgives the rest, a lower burst at the same rate
     /// forgives nothing. Debts beyond an empty bucket stay the same permits too, and promised moments
-    /// stay. (Post-paid limits keep the share of their stored permits.) Waiters stay in line, at the
+    /// stay: up to the latest moment that [`reserve`](Self::reserve) has promised, for any key, a
+    /// debt is taken for a promise. (Post-paid limits keep the share of their stored permits.) Waiters stay in line, at the
     /// new rate.
     ///
     /// ```

@@ -159,7 +159,8 @@ impl<G: OneLimit> RateLimitLayer<G> {
     ///
     /// Where permits come back when work is done, it is not known when a turn comes, so a waiter is
     /// refused only when `longest` has passed. Keep it short: a queue fills gaps, and makes nothing
-    /// faster.
+    /// faster. Under a limit that counts denials, or bans, a request that must wait may count as a
+    /// denial.
     ///
     /// ```
     /// use ratekeeper::Limiter;

@@ -24,7 +24,8 @@ pub struct BreakerSettings {
     /// Rounds of probes, 1 to 16: the first has one, each further one twice as many.
     /// Default 3.
     pub probe_rounds: u32,
-    /// Time after which a probe that has not ended counts as failed; above zero. Default 10 s.
+    /// Time, since the last probe began, after which one that has not ended counts as failed; above
+    /// zero. Default 10 s.
     pub probe_patience: Duration,
 }
 
