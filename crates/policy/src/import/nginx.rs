@@ -21,14 +21,14 @@ mod zone;
 use std::collections::{BTreeMap, HashSet};
 
 use super::Imported;
-use super::areas::{self, MAX_AREAS};
+use super::areas::{self, Area, MAX_AREAS};
 use super::limits::{ImportedLimit, Writer, list, quoted};
 use crate::config::{Diagnostic, Findings};
 use directive::{Directive, flat};
 use in_force::{InForce, Refusals};
 use proxy::UpstreamBlocks;
 use variable::Variables;
-use zone::{SharedZone, Use};
+use zone::{SERVER_NAME, SharedZone, Use};
 
 const HEADING: &str = "\
 Made by `ratekeeper import --from nginx`. Lines that begin with UNSUPPORTED name features
@@ -122,8 +122,30 @@ pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
     for name in zones.known.keys().filter(|name| !named.contains(*name)) {
         writer.unsupported(&format!("zone {name}: not imported: it counts no request"));
     }
+    for (index, draft) in limits.drafts.iter_mut().enumerate() {
+        let of_limit = areas.iter().filter(|area| area.limits.contains(&index));
+        name_servers(draft, &of_limit.collect::<Vec<_>>());
+    }
     areas::write(&areas, &limits.drafts, &mut writer);
     Ok(writer.finish())
+}
+
+/// Writes `$server_name` to the key of a limit of these areas. It is the same for all requests of a
+/// server, whatever host they name.
+fn name_servers(limit: &mut ImportedLimit, areas: &[&Area]) {
+    let parts = limit.key.len();
+    limit.key.retain(|part| part != SERVER_NAME);
+    let is_of_one = areas.windows(2).all(|two| two[0].server == two[1].server);
+    if limit.key.len() == parts || is_of_one || limit.key.iter().any(|part| part == "host") {
+        return;
+    }
+    limit.key.push("host".to_owned());
+    let mut names = areas.iter().flat_map(|area| &area.names);
+    if names.any(|name| name.contains('*')) {
+        let why = "$server_name is the host here, of which a client of a server with any name can \
+                   choose another for each request: write a limit for each server";
+        limit.lost.push(why.to_owned());
+    }
 }
 
 #[derive(Default)]

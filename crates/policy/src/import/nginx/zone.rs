@@ -19,6 +19,9 @@ const THOUSAND: u64 = 1_000;
 /// Maximum of `burst`: room for the request that is served at once.
 const MAX_BURST: u32 = u32::MAX - 1;
 
+/// A part of a key until its servers are known.
+pub(super) const SERVER_NAME: &str = "server_name";
+
 /// `limit_req_zone` or `limit_conn_zone`.
 #[derive(Clone, Debug)]
 pub(super) struct SharedZone {
@@ -156,8 +159,11 @@ pub(super) fn key(text: &str, limit: &mut ImportedLimit) -> Result<(), String> {
             None => piece.split_at(piece.find(|c| !is_name(c)).unwrap_or(piece.len())),
         };
         may_be_empty &= rest.is_empty();
-        let part =
-            nginx_part(name).ok_or_else(|| format!("the variable ${name} has no counterpart"))?;
+        let part = match name {
+            SERVER_NAME => Some(name.to_owned()),
+            _ => nginx_part(name),
+        };
+        let part = part.ok_or_else(|| format!("the variable ${name} has no counterpart"))?;
         may_be_empty &= part.contains(':');
         if !limit.key.contains(&part) {
             limit.key.push(part);

@@ -131,3 +131,45 @@ fn trusted_proxies_of_some_servers_are_listed() {
         assert_eq!(policy, expected, "{text}");
     }
 }
+
+/// `$server_name` has no value that a client could choose, as the host of a request has.
+#[test]
+fn the_name_of_a_server_is_no_host_that_a_client_can_choose() {
+    let import = |servers: &str| {
+        import(&format!(
+            "limit_req_zone $server_name zone=a:1m rate=1r/s;
+             limit_req_zone $server_name$uri zone=b:1m rate=1r/s;\n{servers}"
+        ))
+    };
+    let any = "server { listen 80 default_server; location / { limit_req zone=a; } \
+               location /b { limit_req zone=b; } }";
+    let wild = "server { server_name *.a.example; limit_req zone=a; }";
+    let exact = "server { server_name b.example; limit_req zone=a; }";
+    let other = "server { server_name c.example; limit_req zone=a; }";
+    let none = "server { listen 80 default_server; }";
+    for (servers, keys, is_listed) in [
+        (
+            vec![any],
+            &["key = [\"all\"]", "key = [\"path\"]"][..],
+            false,
+        ),
+        (
+            vec![any, exact],
+            &["key = [\"host\"]", "key = [\"path\"]"],
+            true,
+        ),
+        (vec![exact, wild], &["key = [\"host\"]"], true),
+        (vec![none, exact, other], &["key = [\"host\"]"], false),
+        (
+            vec![exact, "server { server_name c.example; }"],
+            &["key = [\"all\"]"],
+            false,
+        ),
+    ] {
+        let policy = import(&servers.join("\n"));
+        let found = policy.lines().filter(|line| line.starts_with("key = "));
+        assert_eq!(found.collect::<Vec<_>>(), keys, "{policy}");
+        let why = "a: $server_name is the host here";
+        assert_eq!(policy.contains(why), is_listed, "{policy}");
+    }
+}
