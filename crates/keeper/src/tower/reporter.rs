@@ -74,16 +74,18 @@ pub(super) struct ResponseCosts {
 type SettleAtEnd = dyn FnOnce(Vec<Option<String>>, &HeaderMap) -> usize + Send;
 
 impl ResponseCosts {
-    /// Reads a part of the body; returns true if it is the last of a known length.
-    pub(super) fn add(&mut self, part: &[u8]) -> bool {
+    /// Reads a part of the body.
+    pub(super) fn add(&mut self, part: &[u8]) {
         if let Some(reader) = &mut self.reader {
             reader.add(part);
         }
-        let left = self.left.as_mut();
-        left.is_some_and(|left| {
-            *left = left.saturating_sub(part.len() as u64);
-            *left == 0
-        })
+        let left = self.left;
+        self.left = left.map(|left| left.saturating_sub(part.len() as u64));
+    }
+
+    /// Returns true once the body has all bytes of a known length.
+    pub(super) fn is_whole(&self) -> bool {
+        self.left == Some(0)
     }
 
     /// Returns the number of bytes that are held of the body.
@@ -315,8 +317,11 @@ pub(super) fn read<D: Buf, E>(
                     if reading.reader.is_some() {
                         *costs = None;
                     }
-                } else if reading.add(part) {
-                    settle(costs);
+                } else {
+                    reading.add(part);
+                    if reading.is_whole() {
+                        settle(costs);
+                    }
                 }
             } else if let Some(fields) = frame.trailers_ref() {
                 reading.add_trailers(fields);

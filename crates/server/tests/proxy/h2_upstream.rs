@@ -21,18 +21,19 @@ use super::authority::Authority;
 use super::upstream::Upstream;
 use super::{OPEN, Proxy, eventually};
 
-type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
-type Serve = Arc<dyn Fn(Request<RecvStream>, SendResponse<Bytes>) -> Served + Send + Sync>;
+pub(crate) type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type Serve =
+    Arc<dyn Fn(Request<RecvStream>, SendResponse<Bytes>) -> Served + Send + Sync>;
 
 /// A server on a free port.
-struct Http2Upstream {
+pub(crate) struct Http2Upstream {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Http2Upstream {
-    fn start(tls: Option<ServerConfig>, builder: Builder, serve: Serve) -> Self {
+    pub(crate) fn start(tls: Option<ServerConfig>, builder: Builder, serve: Serve) -> Self {
         Self::start_after(0, tls, builder, serve)
     }
 
@@ -74,7 +75,7 @@ impl Http2Upstream {
         }
     }
 
-    fn url(&self, scheme: &str) -> String {
+    pub(crate) fn url(&self, scheme: &str) -> String {
         format!("{scheme}://localhost:{}", self.address.port())
     }
 
@@ -119,7 +120,7 @@ async fn go_away(mut stream: TcpStream) {
     while stream.read_buf(&mut read).await.unwrap_or(0) > 0 {}
 }
 
-fn serve<F>(
+pub(crate) fn serve<F>(
     by: impl Fn(Request<RecvStream>, SendResponse<Bytes>) -> F + Send + Sync + 'static,
 ) -> Serve
 where

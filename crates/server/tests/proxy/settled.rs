@@ -4,6 +4,10 @@ use std::io::{BufRead as _, Write as _};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
+use bytes::Bytes;
+use h2::server::{Builder, SendResponse};
+
+use super::h2_upstream::{Http2Upstream, serve};
 use super::upstream::{Next, Upstream};
 use super::{Proxy, eventually};
 
@@ -97,6 +101,27 @@ fn the_body_of_a_response_settles_the_cost() {
         assert_eq!(found, (passed, unsettled), "{response}");
     }
     assert_eq!(passing("", &response(JSON, &long)), (5, 0));
+}
+
+/// No more is asked for than the announced length, and the end of the stream comes after it.
+#[test]
+fn a_response_of_known_length_over_http_2_settles_the_cost() {
+    let answer = |_, mut respond: SendResponse<Bytes>| async move {
+        let usage = r#"{"usage": {"total": 100}}"#;
+        let head = http::Response::builder()
+            .header("content-type", "application/json")
+            .header("content-length", usage.len());
+        let head = head.body(()).unwrap();
+        let mut send = respond.send_response(head, false).unwrap();
+        send.send_data(Bytes::from(usage), false).unwrap();
+        std::future::pending::<()>().await;
+    };
+    let upstream = Http2Upstream::start(None, Builder::new(), serve(answer));
+    let proxy = Proxy::start_at(&[upstream.url("h2c")], "", TOKENS);
+    let mut client = proxy.client();
+    let statuses = (0..10).map(|_| client.get("/").status());
+    assert_eq!(statuses.filter(|status| *status != 429).count(), 5);
+    assert_eq!(proxy.metric(UNSETTLED), 0);
 }
 
 #[test]

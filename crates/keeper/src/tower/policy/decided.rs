@@ -137,9 +137,13 @@ impl RequestGuard {
     }
 
     /// Leaves the charges that the body of the response would have settled at their estimate, because
-    /// it broke off or is not read any more. Returns their number.
+    /// it broke off or is not read any more. Returns their number. A body of known length whose last
+    /// byte was read has [ended](Self::end_response).
     pub fn give_up_response(&mut self) -> usize {
-        self.costs.take().map_or(0, |costs| costs.charges)
+        match self.costs.take() {
+            Some(costs) if costs.is_whole() => costs.finish(),
+            costs => costs.map_or(0, |costs| costs.charges),
+        }
     }
 }
 
