@@ -53,10 +53,10 @@ pub(super) fn converted(new: &Gcra, owed: Owed, old: &Gcra, now: Time, promised:
     let promised = old
         .grid
         .units(promised.as_nanos().saturating_mul(TICKS), before);
-    let promised = if has_same_rate {
-        0 // a debt like any other
-    } else {
-        (debt - used).min(promised.max(old.queue))
+    let promised = match old.queue {
+        _ if has_same_rate => 0, // a debt like any other
+        0 => (debt - used).min(promised),
+        _ => debt - used, // what is beyond it was promised by other numbers
     };
     let used_now = same_permits(used.saturating_add(owed.beyond));
     let overrun = same_permits(debt - used - promised);

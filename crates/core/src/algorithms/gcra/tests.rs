@@ -406,6 +406,22 @@ fn another_rate_keeps_the_used_permits() {
 }
 
 #[test]
+fn a_queue_between_two_rates_grows_by_charges_alone() {
+    let queue = |text: &str| Gcra::leaky_queue(quota(text), Permits::new(20)).unwrap();
+    let (fast, slow) = (queue("30/5s"), queue("5/5s"));
+    let (mut tat, now) = (Tat::default(), millis(0));
+    let _ = fast.reserve(&mut tat, now, Permits::new(21), Nanos::MAX);
+    slow.rescale(&mut tat, &fast, now, Nanos::ZERO);
+    let _ = slow.reserve(&mut tat, now, Permits::ONE, Nanos::MAX);
+    let full = slow.expires_at(&tat, now);
+    for _ in 0..3 {
+        fast.rescale(&mut tat, &slow, now, Nanos::ZERO);
+        slow.rescale(&mut tat, &fast, now, Nanos::ZERO);
+        assert_eq!(slow.expires_at(&tat, now), full);
+    }
+}
+
+#[test]
 fn a_burst_that_falls_and_rises_gives_nothing_back() {
     let (wide, narrow) = (bucket("10/1s", 1_000), bucket("10/1s", 5));
     let (mut tat, now) = (Tat::default(), millis(0));
