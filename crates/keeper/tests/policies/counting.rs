@@ -101,6 +101,25 @@ fn a_limit_counts_values_and_not_requests() {
 /// Compares with a set of values for each key and window, beside another limit that refuses some
 /// requests, with plans, and with one counter for all requests.
 #[test]
+fn values_that_were_counted_pass_free_under_an_override() {
+    let keeper = keeper(ACCOUNTS);
+    let pass = |accounts: &str| {
+        let each = accounts.split(' ');
+        each.for_each(|one| assert!(sign_in(&keeper, "phone", one).allowed(), "{one}"));
+    };
+    pass("a b");
+    for set in ["5/day", "3/day"] {
+        let number = format!("key = {{ \"attr:device\" = \"phone\" }}\nset = \"{set}\"");
+        let text = format!("{ACCOUNTS}[[override]]\nlimit = \"accounts\"\n{number}\n");
+        keeper.install(policy(&text));
+        pass("a b c");
+    }
+    keeper.install(policy(ACCOUNTS));
+    pass("a b c");
+    assert!(!sign_in(&keeper, "phone", "d").allowed());
+}
+
+#[test]
 fn at_most_so_many_values_pass_in_a_window() {
     let beside = "[[limit]]\nname = \"beside\"\nkey = [\"all\"]\nlimit = \"2/3s\"\n\
                   match = { path = \"/both\" }\nalgorithm = \"fixed-window\"\n";

@@ -476,6 +476,17 @@ fn an_override_that_is_added_changed_or_removed_keeps_the_usage() {
     }
 }
 
+#[test]
+fn an_override_of_a_soft_limit_keeps_the_usage_of_the_extra() {
+    let soft = "limit = \"4/10h\"\nsoft = { extra = 2 }";
+    let keeper = keeper(&changed(soft, PRO, None));
+    assert_eq!(passed(&keeper, "free", "ada"), 6);
+    for (set, more) in [(Some("4/10h"), 0), (Some("5/10h"), 1), (None, 0)] {
+        change(&keeper, soft, PRO, set);
+        assert_eq!(passed(&keeper, "free", "ada"), more, "{set:?}");
+    }
+}
+
 /// The first permit comes when the numbers in force say so, as after a change of the limit itself.
 #[test]
 fn the_usage_is_cut_to_the_new_numbers_and_counted_in_permits() {

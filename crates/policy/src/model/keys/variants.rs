@@ -172,8 +172,8 @@ impl Variants {
     }
 
     /// Tells each variant of a rule which keys it is for: those of a plan, or single ones.
-    pub(crate) fn relate(&mut self, own: &Limit) {
-        let overrides = self.overrides.all.iter();
+    pub(crate) fn relate(&mut self, own: &Limit, overrides: &Overrides) {
+        let overrides = overrides.all.iter();
         let single = overrides.filter_map(|found| found.allowance.variant());
         let single = single.flat_map(|first| self.of_allowance(first));
         let single: BTreeSet<_> = single.map(|variant| variant.limit.id).collect();

@@ -175,10 +175,16 @@ impl Rules {
         })
     }
 
-    /// Tells each limit which keys have its numbers. The ids of the limits must be set.
+    /// Tells each limit which keys have its numbers; those of an extra are the keys of its owner.
+    /// The ids of the limits must be set.
     pub fn relate_limits(&mut self) {
-        for rule in &mut self.all {
-            rule.variants.relate(&rule.limit);
+        let overrides = |rule: &Rule| Arc::clone(&rule.variants.overrides);
+        let overrides: Vec<_> = self.all.iter().map(overrides).collect();
+        for (index, rule) in (0..).zip(&mut self.all) {
+            let owner = self.owners.get(&index).unwrap_or(&index);
+            if let Some(overrides) = overrides.get(*owner as usize) {
+                rule.variants.relate(&rule.limit, overrides);
+            }
         }
     }
 }
