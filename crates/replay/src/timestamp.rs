@@ -10,7 +10,7 @@
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
+use jiff::tz::{AmbiguousOffset, TimeZone};
 
 /// Reads the times of one log.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const MILLI: u64 = 1_000_000;
 /// Nanoseconds of a microsecond.
 pub(crate) const MICRO: u64 = 1_000;
+/// Time by which a line may be late: less than any change of clocks.
+const LATE: u64 = 15 * 60 * SECOND;
 /// Forms of the common log format, with an offset and without.
 const ZONED: &str = "%d/%b/%Y:%H:%M:%S%.f %z";
 const LOCAL: &str = "%d/%b/%Y:%H:%M:%S%.f";
@@ -78,7 +80,16 @@ impl TimeReader {
 
     fn in_zone(&mut self, date: DateTime) -> Option<Timestamp> {
         self.lacks_zone = true;
-        self.zone.to_timestamp(date).ok()
+        let found = self.zone.to_ambiguous_timestamp(date);
+        let is_before = |at: Timestamp| {
+            let nanos = u64::try_from(at.as_nanosecond()).unwrap_or(0);
+            nanos.saturating_add(LATE) < self.last_nanos
+        };
+        match (found.offset(), found.compatible().ok()?) {
+            // Clocks that go back show an hour twice.
+            (AmbiguousOffset::Fold { .. }, first) if is_before(first) => found.later().ok(),
+            (_, at) => Some(at),
+        }
     }
 }
 
@@ -147,6 +158,24 @@ mod tests {
             assert_eq!(reader.read(text), expected, "{text}");
         }
         assert_eq!(reader.resolution, MICRO);
+    }
+
+    /// In Oslo clocks go back from 3 to 2 on 25 October 2026.
+    #[test]
+    fn an_hour_that_is_shown_twice_is_read_twice() {
+        let mut reader = TimeReader::new(TimeZone::get("Europe/Oslo").unwrap());
+        for (text, minute) in [
+            ("25/Oct/2026:02:00:00.000", 0),
+            ("25/Oct/2026:02:59:00.000", 59),
+            ("25/Oct/2026:02:58:00.000", 58), // late
+            ("25/Oct/2026:02:59:00.000", 59),
+            ("25/Oct/2026:02:00:00.000", 60),
+            ("25/Oct/2026:02:30:00.000", 90),
+            ("25/Oct/2026:03:00:00.000", 120),
+        ] {
+            let expected = (1_792_886_400 + minute * 60) * SECOND;
+            assert_eq!(reader.read(text), Some(expected), "{text}");
+        }
     }
 
     #[test]
