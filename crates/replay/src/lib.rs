@@ -9,6 +9,7 @@
 //! decides their requests as the service would, with an example; [`report`] has the counts.
 
 mod clients;
+mod escapes;
 mod format;
 mod input;
 mod json_lines;

@@ -13,6 +13,7 @@
 
 use std::net::IpAddr;
 
+use crate::escapes::unescaped;
 use crate::record::{Column, FieldKind, RowWriter, SkipReason, Stamp};
 use crate::timestamp::{MICRO, MILLI, SECOND};
 
@@ -22,6 +23,8 @@ pub(crate) struct Template {
     pieces: Vec<Piece>,
     /// True if a line may go on after the last piece.
     pub(crate) is_open: bool,
+    /// True for the formats of nginx and Apache.
+    is_escaped: bool,
     pub(crate) stamp: Stamp,
 }
 
@@ -43,6 +46,10 @@ const IS_ARGS: &str = "$is_args";
 /// A column of a format string, and the rest after it; no column stands for the sign itself.
 type Variable<'a> = Result<(Option<Column>, &'a str), String>;
 
+/// Of the strings of a program: the sign of variables, their reader, the moment that a time states, and
+/// true if values are written with escapes.
+type Program = (char, fn(&str) -> Variable<'_>, Stamp, bool);
+
 impl Template {
     /// Compiles a format string.
     ///
@@ -50,18 +57,18 @@ impl Template {
     /// Returns a sentence that names the part that is wrong.
     pub(crate) fn compile(format: &str) -> Result<Self, String> {
         let is_any = |signs: &[&str]| signs.iter().any(|sign| format.contains(sign));
-        let (sign, variable, stamp): (char, fn(&str) -> Variable<'_>, Stamp) = if is_any(&["$"]) {
-            ('$', nginx, Stamp::End)
+        let (sign, variable, stamp, is_escaped): Program = if is_any(&["$"]) {
+            ('$', nginx, Stamp::End, true)
         } else if is_any(&["%START_TIME", "%REQ("]) {
-            ('%', envoy, Stamp::Start)
+            ('%', envoy, Stamp::Start, false)
         } else if is_any(&["%ci", "%ST", "%HM"]) {
             let written = as_haproxy_writes(format);
             if written != format {
                 return Self::compile(&written);
             }
-            ('%', haproxy, Stamp::Start)
+            ('%', haproxy, Stamp::Start, false)
         } else {
-            ('%', apache, Stamp::Start)
+            ('%', apache, Stamp::Start, true)
         };
         let mut pieces: Vec<Piece> = Vec::new();
         let mut rest = format;
@@ -101,6 +108,7 @@ impl Template {
         Ok(Self {
             pieces,
             is_open: false,
+            is_escaped,
             stamp,
         })
     }
@@ -109,6 +117,7 @@ impl Template {
     pub(crate) fn read(&self, line: &str, row: &mut RowWriter<'_>) -> Result<(), SkipReason> {
         const WRONG: SkipReason = SkipReason::OtherFormat;
         let mut rest = line;
+        let is_escaped = self.is_escaped && line.contains('\\');
         let mut pieces = self.pieces.iter().peekable();
         while let Some(piece) = pieces.next() {
             let column = match piece {
@@ -144,13 +153,12 @@ impl Template {
             if is_wrong {
                 return Err(WRONG);
             }
-            row.put(
-                column,
-                match column {
-                    Column::Time => value.trim_matches(['[', ']']),
-                    _ => value,
-                },
-            )?;
+            let value = match column {
+                Column::Time => value.trim_matches(['[', ']']).into(),
+                _ if is_escaped => unescaped(value),
+                _ => value.into(),
+            };
+            row.put(column, &value)?;
         }
         if self.is_open || rest.is_empty() {
             Ok(())
