@@ -186,12 +186,15 @@ pub(crate) fn describe_key(rule: &Rule, key: Key<'_>, replay: &Replay) -> String
         .key_parts()
         .zip(key.display_parts())
         .map(|(part, value)| {
+            // `~ip=5f00::/64` in place of a part that was missing.
+            let start = if value.starts_with("~ip=") { 4 } else { 0 };
+            let (before, value) = value.split_at(start);
             let address = value
                 .split('/')
                 .next()
                 .and_then(|text| text.parse::<IpAddr>().ok());
             let name = address.and_then(|address| replay.clients.name(address));
-            format!("{part}={}", name.unwrap_or(&value))
+            format!("{part}={before}{}", name.unwrap_or(value))
         })
         .collect();
     match (words.is_empty(), rule.key_parts().next()) {

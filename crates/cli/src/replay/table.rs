@@ -10,6 +10,8 @@ pub(crate) struct TextTable(Vec<Vec<String>>);
 impl TextTable {
     pub(crate) fn new(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Self {
         let head = head.iter().map(|&cell| cell.to_owned()).collect();
+        let rows = rows.into_iter();
+        let rows = rows.map(|cells| cells.iter().map(|cell| plain(cell)).collect());
         Self(std::iter::once(head).chain(rows).collect())
     }
 
@@ -62,6 +64,11 @@ impl TextTable {
     }
 }
 
+/// Returns a text without control characters, which a client can send to a terminal.
+pub(crate) fn plain(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
 /// Returns a text as a page shows it, without control characters.
 pub(crate) fn escaped(text: &str) -> String {
     let signs = [
@@ -70,8 +77,7 @@ pub(crate) fn escaped(text: &str) -> String {
         (">", "&gt;"),
         ("\"", "&quot;"),
     ];
-    let text = text.replace(char::is_control, " ");
     signs
         .iter()
-        .fold(text, |text, (sign, word)| text.replace(sign, word))
+        .fold(plain(text), |text, (sign, word)| text.replace(sign, word))
 }

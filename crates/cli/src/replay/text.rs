@@ -3,7 +3,7 @@
 use ratekeeper_replay::report::{CountsReport, ReplayReport, ReplayedLimit};
 
 use super::session::counted_lines;
-use super::table::TextTable;
+use super::table::{TextTable, plain};
 use crate::output::{BAD, GOOD, NAME, WARN, paint};
 use crate::{Output, Result, words};
 
@@ -127,7 +127,7 @@ fn limit(limit: &ReplayedLimit, output: &mut Output) -> Result<()> {
     if limit.worst.iter().all(|key| !key.key.contains("ip=")) {
         let clients = limit.worst_clients.iter().take(5);
         let clients: Vec<String> = clients
-            .map(|(name, count)| format!("{name} {count}"))
+            .map(|(name, count)| format!("{} {count}", plain(name)))
             .collect();
         output.line(format!("  clients refused most: {}", clients.join(", ")))?;
     }

@@ -358,6 +358,38 @@ fn errors_name_the_file_the_line_and_a_way_out() {
     ]));
 }
 
+/// What clients sent is no command for a terminal.
+#[test]
+fn keys_are_printed_without_control_characters() {
+    let line =
+        "192.0.2.1 - - [22/Jan/2019:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"\\x1b[2J\"\n";
+    let json =
+        r#"{"time":"2019-01-22T00:00:00Z","client":"\u001b[2J","path":"/"}"#.to_owned() + "\n";
+    let desk = desk()
+        .with(
+            "agents.toml",
+            LIMIT.replace("\"ip\"", "\"header:user-agent\""),
+        )
+        .with("paths.toml", LIMIT.replace("\"ip\"", "\"path\""))
+        .with("agents.log", line.repeat(4))
+        .with("clients.jsonl", json.repeat(4));
+    for (policy, log, words) in [
+        ("agents.toml", "agents.log", "header:user-agent= [2J"),
+        ("agents.toml", "clients.jsonl", "header:user-agent=~ip= [2J"),
+        ("paths.toml", "clients.jsonl", "most:  [2J 1"),
+        ("ratekeeper.toml", "clients.jsonl", "ip= [2J"),
+    ] {
+        let output = desk
+            .command(&["replay", policy, log])
+            .env("CLICOLOR_FORCE", "1")
+            .output();
+        let output = output.expect("the command starts").stdout;
+        let output = String::from_utf8_lossy(&output);
+        assert!(output.contains(words), "{output:?}");
+        assert!(!output.contains("\x1b[2J"), "{output:?}");
+    }
+}
+
 #[test]
 fn a_page_needs_no_network() {
     let desk = desk();
