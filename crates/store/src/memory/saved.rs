@@ -222,19 +222,26 @@ impl MemoryStore {
         now: Time,
         to: &mut impl Write,
     ) -> io::Result<u64> {
-        let mut keys = 0;
+        let (mut keys, mut out) = (0, Vec::new());
         to.write_all(&now.as_nanos().to_le_bytes())?;
-        let mut out = Vec::new();
-        for limit in limits {
-            for shard in 0..self.shards.len() {
+        let limits: Vec<&Limit> = limits.into_iter().collect();
+        let names = limits.iter().map(|it| (it.id, &*it.name)).collect();
+        for shard in 0..self.shards.len() {
+            for limit in &limits {
+                let _ = self.lock(shard).known(limit, now); // by the numbers that it has now
+            }
+            let left = self.lock(shard).left_behind(&names).into_iter();
+            let own = limits.iter().map(|it| (it.id, &*it.name));
+            // Those first, because a key may move to its own meanwhile.
+            for (id, name) in left.chain(own) {
                 let slots = self
                     .lock(shard)
-                    .known(limit, now)
+                    .tables(id.index())
                     .map_or(0, |it| it.slots());
                 for span in spans(slots.div_ceil(PASS_SLOTS)) {
                     out.clear();
-                    let mut section = SectionWriter::new(&limit.name, &mut out);
-                    if let Some(tables) = self.lock(shard).known(limit, now) {
+                    let mut section = SectionWriter::new(name, &mut out);
+                    if let Some(tables) = self.lock(shard).tables(id.index()) {
                         tables.save(&span, now, &mut section);
                     }
                     keys += section.keys;

@@ -253,7 +253,7 @@ impl Shard {
 /// Making room, and keeping up with newer policies.
 impl Shard {
     #[inline]
-    fn tables(&mut self, id: usize) -> Option<&mut dyn AnyTables> {
+    pub(super) fn tables(&mut self, id: usize) -> Option<&mut dyn AnyTables> {
         match self.limits.get_mut(id)? {
             Some(tables) => Some(&mut **tables),
             None => None,

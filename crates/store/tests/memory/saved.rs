@@ -8,8 +8,8 @@ use std::io::ErrorKind;
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
     AnyAlgorithm, Balance, BanTerms, Banning, Concurrency, Decision, Denials, Edge, Exponential,
-    Gcra, GrantId, Hybrid, Interval, LeaseId, Lend, Limit, Log, Nanos, Permits, Quota, QuotaReset,
-    SubBuckets, Time, Verdict, WarmUp, Window,
+    Gcra, GrantId, Hybrid, Interval, LeaseId, Lend, Limit, LimitKeys, Log, Nanos, Permits, Quota,
+    QuotaReset, SubBuckets, Time, Verdict, WarmUp, Window,
 };
 use ratekeeper_store::conformance::{charge, limit};
 use ratekeeper_store::{Ban, Decide, GiveBack, Grant, MemoryConfig, MemoryStore, Restored};
@@ -261,6 +261,25 @@ fn keys_of_a_limit_that_is_gone_are_dropped() {
     assert_eq!(found.keys, 1);
     assert_eq!(found.dropped, BTreeSet::from(["limit-0".to_owned()]));
     assert!(!spend(&store, &limits[1], b"ada", 1).verdict.allows());
+}
+
+/// A key that has not asked since its override was changed or removed is where that counted it.
+#[test]
+fn a_key_keeps_its_usage_by_numbers_that_are_gone() {
+    let own = limit(0, bucket("20/1h"));
+    let single = |id, quota| Limit {
+        keys: LimitKeys::Single([own.clone()].into()),
+        ..limit(id, bucket(quota))
+    };
+    let (before, after) = (single(1, "10/1h"), single(2, "7/1h"));
+    let first = store();
+    let _ = spend(&first, &before, b"ada", 5);
+    for (limits, remaining) in [(vec![own.clone()], 15), (vec![own.clone(), after], 2)] {
+        let bytes = saved(&first, &limits, THEN);
+        let (store, _) = restored(&bytes, &limits, THEN);
+        let found = look(&store, limits.last().unwrap(), b"ada");
+        assert_eq!(found.remaining.get(), remaining, "{limits:?}");
+    }
 }
 
 /// A flood is saved and restored where fewer keys fit: the budget holds, and what was pushed out,

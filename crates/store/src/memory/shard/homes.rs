@@ -10,6 +10,7 @@
 //! an override that ends, need no work. A key without numbers of its own has no home, and a shard
 //! without homes spends nothing on them. Homes of forgotten keys make room when the list is full.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ratekeeper_core::{Limit, LimitId, LimitKeys};
@@ -110,6 +111,18 @@ impl Shard {
             }
             (None, _) => {} // without room, the key begins anew when its numbers change
         }
+    }
+
+    /// Returns the limits without a name here, in whose tables keys are that have had other numbers
+    /// since, each with the name of the limit that has them all.
+    pub(in crate::memory) fn left_behind<'n>(
+        &self,
+        names: &HashMap<LimitId, &'n str>,
+    ) -> BTreeMap<LimitId, &'n str> {
+        let homes = self.homes.as_slots().iter().flatten();
+        let gone = homes.filter(|home| !names.contains_key(&home.at));
+        gone.filter_map(|home| Some((home.at, *names.get(&home.family)?)))
+            .collect()
     }
 
     fn has_room_for_home(&mut self, hash: u64) -> bool {
