@@ -26,7 +26,7 @@ use self::alerts::{AlertNotice, Alerts};
 use self::changes::Changes;
 use self::country_hours::CountryHours;
 use self::denial_log::{DenialLog, LoggedRequest};
-use self::history::History;
+use self::history::{History, MAX_LIMITS};
 use self::metrics::{DecisionPath, Metrics, Protocol};
 use self::standing_bans::StandingBans;
 use self::top_keys::KeyReveal;
@@ -69,6 +69,9 @@ impl Observers {
         unix_seconds: u64,
         ended: impl Fn(AlertNotice),
     ) {
+        let first = policy.rules.iter().take(MAX_LIMITS).map(|it| it.limit.id);
+        self.history
+            .begin(first.filter(|id| !self.metrics.counts(*id)));
         self.metrics.install(policy, unix_seconds);
         self.alerts.install(policy, ended);
         self.watchers.install(policy);

@@ -69,6 +69,14 @@ impl Default for Track {
 }
 
 impl History {
+    /// Begins the history of limits that count from zero now.
+    pub(crate) fn begin(&self, limits: impl Iterator<Item = LimitId>) {
+        let mut recorded = self.0.lock();
+        for limit in limits {
+            recorded.limits.entry(limit).or_default().last = Tally::default();
+        }
+    }
+
     /// Notes the counts at a second; limits that are not among them are forgotten.
     pub(crate) fn note(&self, second: u64, total: Tally, limits: BTreeMap<LimitId, Tally>) {
         let mut recorded = self.0.lock();
@@ -77,7 +85,8 @@ impl History {
         recorded.total.advance(passed, total);
         recorded.limits.retain(|id, _| limits.contains_key(id));
         for (id, tally) in limits {
-            // Requests from before its first reading are left out, because their second is unknown.
+            // One that was not among the first: requests from before are left out, because their
+            // second is unknown.
             let begin = || Track {
                 last: tally,
                 ..Track::default()
@@ -277,6 +286,19 @@ mod tests {
         assert_eq!(seconds, [[2, 1, 0]; 60]);
         let minutes = history.recent(API).unwrap().minutes;
         assert_eq!(minutes, [[118, 59, 0], [120, 60, 0], [4, 2, 0]]);
+    }
+
+    #[test]
+    fn a_limit_that_begins_misses_no_request() {
+        let history = History::default();
+        note(&history, 0, tally(7, 0));
+        history.begin([API, LimitId::new(1)].into_iter()); // the first one came back
+        let counts = tally(2, 1);
+        let all = (0..3).map(|id| (LimitId::new(id), counts));
+        history.note(1, counts, all.collect());
+        let last = |id| history.recent(LimitId::new(id)).unwrap().seconds.pop();
+        let whole = Some([2, 1, 0]);
+        assert_eq!([0, 1, 2].map(last), [whole, whole, Some([0; 3])]);
     }
 
     #[test]

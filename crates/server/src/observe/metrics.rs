@@ -186,6 +186,11 @@ impl Metrics {
         std::array::from_fn(|did| (DID[did], counts[did]))
     }
 
+    /// Returns true if the policy has such a limit.
+    pub(crate) fn counts(&self, limit: LimitId) -> bool {
+        self.row(limit).is_some()
+    }
+
     /// Returns the row of a limit; `None` if the policy has no such limit.
     fn row(&self, limit: LimitId) -> Option<Arc<LimitRow>> {
         by_limit::of(&self.rows.load(), limit).cloned()

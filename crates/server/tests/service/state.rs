@@ -150,6 +150,24 @@ fn usage_bans_credits_and_the_history_outlive_the_process() {
     assert_eq!((third.ask("/bucket", 1), third.ask("/window", 1)), (0, 0));
 }
 
+#[test]
+fn the_history_of_a_limit_has_its_requests_just_after_a_reload() {
+    let directory = directory(POLICY);
+    let first = Run::start(directory.path(), HOUR);
+    let new = POLICY.replace("name  = \"bucket\"", "name  = \"new\"");
+    fs::write(directory.path().join("ratekeeper.toml"), new).unwrap();
+    assert_eq!(first.admin().post("/v1/reload", "").status, 200);
+    assert_eq!(first.ask("/bucket", 12), 10);
+    first.service.shutdown();
+    let second = Run::start(directory.path(), HOUR);
+    let day = second.admin().get("/v1/history?limit=new").json();
+    let minutes = &day["minutes"];
+    assert!(
+        minutes.as_array().unwrap().contains(&json!([10, 2, 0])),
+        "{minutes}"
+    );
+}
+
 /// Every byte of the file, one after the other: the damage is noticed, and the service starts as it
 /// does without a file.
 #[test]
