@@ -128,11 +128,13 @@ impl ReplayTally {
         self.all.add(at, client, (!answer.allowed()).into());
         // A limit has an outcome for each key of the request.
         let asked = answer.outcomes().filter(|outcome| outcome.is_asked);
-        let asked = asked.filter_map(|it| Some((*self.indices.get(&it.rule.limit.id)?, it)));
-        let mut outcomes: SmallVec<[(usize, Outcome<'_>); 4]> = asked.collect();
-        outcomes.sort_by_key(|(index, _)| *index);
-        for outcomes in outcomes.chunk_by(|(one, _), (other, _)| one == other) {
-            self.limits[outcomes[0].0].add(at, client, outcomes);
+        let mut outcomes: SmallVec<[Outcome<'_>; 4]> = asked.collect();
+        let id = |outcome: &Outcome<'_>| outcome.rule.limit.id;
+        outcomes.sort_by_key(id);
+        for outcomes in outcomes.chunk_by(|one, other| id(one) == id(other)) {
+            if let Some(index) = self.indices.get(&id(&outcomes[0])) {
+                self.limits[*index].add(at, client, outcomes);
+            }
         }
     }
 
@@ -146,11 +148,13 @@ impl ReplayTally {
 }
 
 impl LimitTally {
-    fn add(&mut self, at: u64, client: Option<usize>, outcomes: &[(usize, Outcome<'_>)]) {
-        let each = || outcomes.iter().map(|(_, outcome)| outcome);
-        let refused = || each().filter(|it| it.refuses() || it.shadow_denies());
-        self.enforced += u64::from(each().any(Outcome::refuses));
-        self.key_missing += u64::from(each().any(|it| it.key_missing));
+    fn add(&mut self, at: u64, client: Option<usize>, outcomes: &[Outcome<'_>]) {
+        let refused = || {
+            let each = outcomes.iter();
+            each.filter(|it| it.refuses() || it.shadow_denies())
+        };
+        self.enforced += u64::from(outcomes.iter().any(Outcome::refuses));
+        self.key_missing += u64::from(outcomes.iter().any(|it| it.key_missing));
         self.counts
             .add(at, client, refused().next().is_some().into());
         for outcome in refused() {
