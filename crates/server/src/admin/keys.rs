@@ -216,6 +216,10 @@ pub(super) fn key_of(
     let mut bytes = KeyBytes::default();
     for (part, value) in rule.key_parts().zip(values) {
         let value = value.as_ref();
+        if value.is_empty() {
+            let detail = format!("no key has an empty `{part}`; lists show a missing one as `~`");
+            return Err(Problem::new(WRONG_QUERY, detail));
+        }
         let (prefix, case) = (policy.client_ip.ipv6_prefix, rule.matcher.path_case);
         let written = part.write_exact(value, prefix, case, &mut bytes);
         written.map_err(|key| {

@@ -311,4 +311,9 @@ fn a_key_is_set_by_hand_in_each_spelling_of_a_request() {
         assert_eq!(refused.status, 400, "{network}: {}", refused.body);
         assert!(refused.body.contains("is a network"), "{}", refused.body);
     }
+    // No key has an empty value: a request without one is counted by a stand-in.
+    for limit in ["host", "method", "user", "token"] {
+        let refused = admin.post(&format!("/v1/bans?limit={limit}&key=&for=1h"), "");
+        assert_eq!(refused.status, 400, "{limit}: {}", refused.body);
+    }
 }
