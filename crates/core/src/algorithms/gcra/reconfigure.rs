@@ -21,8 +21,8 @@ pub(super) struct Owed {
 }
 
 /// Converts a state to another rate. The used part of the bucket stays the same permits, at most
-/// the larger of the new quota and burst; moments that were promised, by the queue or up to
-/// `promised` ahead, stay; further debts stay the same permits. At the same rate nothing changes.
+/// the larger of the new quota and burst. Behind it, moments that a queue promised, or that are up
+/// to `promised` ahead, stay; further debts stay the same permits. At the same rate nothing changes.
 pub(super) fn rescale(new: &Gcra, tat: &mut Tat, old: &Gcra, now: Time, promised: Nanos) {
     if !new.has_rate_of(old) {
         let owed = Owed {
