@@ -181,6 +181,8 @@ impl Refusal {
                     let mut script = redis::cmd("EVAL");
                     let _ = script.arg("while true do end").arg(0).exec(&mut endless);
                 });
+                // The thread may begin late.
+                while redis::cmd("PING").exec(connection).is_ok() {}
             }
         }
     }
