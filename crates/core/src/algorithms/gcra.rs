@@ -52,8 +52,10 @@ mod grid;
 mod promise;
 mod reconfigure;
 mod stored_form;
+mod tat;
 
 pub use stored_form::Paid;
+pub use tat::Tat;
 
 use core::num::NonZeroU64;
 
@@ -71,32 +73,6 @@ const CLOCK_SLACK_TICKS: u64 = 10_000_000_000 * TICKS;
 /// Maximum distance of a moment ahead, 4.5 years; beyond, it has passed, because ticks are
 /// counted modulo 2^64.
 const FARTHEST_TICKS: u64 = u64::MAX / 2;
-
-/// The theoretical arrival time, in ticks of 1/64 ns since the clock's zero, modulo 2^64 (9.1
-/// years); 0 for a key never seen.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Tat(u64);
-
-impl Tat {
-    /// The moment `ticks` after `now`.
-    #[inline]
-    fn after(now: Moment, ticks: u64) -> Self {
-        // 0 would be read as a key never seen, so that moment is a tick later.
-        match now.ticks.wrapping_add(ticks) {
-            0 => Self(u64::from(ticks > 0)),
-            word => Self(word),
-        }
-    }
-
-    /// Ticks from `now` to this moment; zero if it has passed.
-    #[inline]
-    fn ahead(self, now: Moment) -> u64 {
-        match self.0.wrapping_sub(now.ticks) {
-            ahead if self.0 > 0 && ahead <= FARTHEST_TICKS => ahead,
-            _ => 0,
-        }
-    }
-}
 
 /// The generic cell rate algorithm; see the [module](self) for figure and formula.
 ///

@@ -36,7 +36,7 @@ use alloc::vec::Vec;
 use super::grid::{TICKS_PER_MICRO as TICKS, Units as _};
 use super::reconfigure::{Owed, converted};
 use super::{CLOCK_SLACK_TICKS, FARTHEST_TICKS, Gcra, Tat};
-use crate::algorithm::{Algorithm as _, Denials, WordState};
+use crate::algorithm::{Algorithm as _, Denials};
 use crate::stored_form::{KeptValue, LuaTwin, StoredForm, UnixMicros, double};
 use crate::{Nanos, Permits, Quota};
 
@@ -260,15 +260,6 @@ impl Gcra {
 /// Returns units as the twin reads them: whole microseconds, and units below a microsecond.
 fn micros_and_units(units: u64, per_micro: u64) -> [f64; 2] {
     [double(units / per_micro), double(units % per_micro)]
-}
-
-impl WordState for Tat {
-    fn to_word(self) -> u64 {
-        self.0
-    }
-    fn from_word(word: u64) -> Self {
-        Self(word)
-    }
 }
 
 impl StoredForm for Gcra {
