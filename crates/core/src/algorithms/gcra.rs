@@ -109,8 +109,10 @@ pub struct Gcra {
     queue: u64,
     /// Maximum wait that `reserve` may promise, in units.
     patience: u64,
-    /// The larger of quota and burst, x T; at least the debts under earlier ones of the same rate.
+    /// The larger of quota and burst, x T.
     most: u64,
+    /// The deepest debt under earlier parameters of the same rate, in units.
+    earlier: u64,
     /// The longest wait in a queue of earlier parameters with another rate, in units.
     promised: u64,
     /// Maximum debt that is accepted as it is, in ticks; see [`CLOCK_SLACK_TICKS`].
@@ -183,6 +185,7 @@ impl Gcra {
             reciprocal: u64::MAX / interval.get(), // down: the quotient is one too small at most
             queue,
             patience: 0,
+            earlier: 0,
             promised: 0,
             deepest: 0,
             denials: Denials::Free,
@@ -233,7 +236,9 @@ impl Gcra {
 
     /// The deepest possible debt, also after a change of parameters.
     fn deepest_debt(&self) -> u64 {
-        (self.own_deepest()).max(self.most.saturating_add(self.promised))
+        let earlier = self.most.max(self.earlier);
+        let earlier = earlier.saturating_add(self.promised);
+        self.own_deepest().max(earlier)
     }
 
     /// The units of a cost; saturating.

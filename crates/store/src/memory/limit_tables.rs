@@ -18,7 +18,7 @@ use super::{LimitUsage, Loans};
 
 /// Bytes that the tables of a limit count for, the same for every algorithm, so that a limit that
 /// changes its algorithm needs no other amount.
-pub(super) const TABLES_BYTES: usize = 656;
+pub(super) const TABLES_BYTES: usize = 680;
 
 /// The tables of a limit.
 pub(super) struct LimitTables<A: Listed> {

@@ -50,17 +50,24 @@ pub(super) fn converted(new: &Gcra, owed: Owed, old: &Gcra, now: Time, promised:
         u64::try_from(wide).unwrap_or(u64::MAX)
     };
     let used = debt.min(old.burst);
-    let promised = old
-        .grid
-        .units(promised.as_nanos().saturating_mul(TICKS), before);
+    let asked = promised.as_nanos().saturating_mul(TICKS);
+    let asked = old.grid.units(asked, before);
+    // Behind a queue only a higher burst at this rate leaves debts; numbers of another rate promised
+    // the rest.
+    let left = debt.min(old.earlier);
+    let left = left.saturating_sub(used + old.queue.max(asked));
     let promised = match old.queue {
         _ if has_same_rate => 0, // a debt like any other
-        0 => (debt - used).min(promised),
-        _ => debt - used, // what is beyond it was promised by other numbers
+        0 => (debt - used).min(asked),
+        _ => debt - used - left,
     };
     let used_now = same_permits(used.saturating_add(owed.beyond));
     let overrun = same_permits(debt - used - promised);
-    let most = if has_same_rate { u64::MAX } else { new.most };
+    let most = if has_same_rate {
+        u64::MAX
+    } else {
+        new.most.max(new.earlier)
+    };
     let units = used_now
         .min(most)
         .saturating_add(overrun)
@@ -78,7 +85,9 @@ pub(super) fn converted(new: &Gcra, owed: Owed, old: &Gcra, now: Time, promised:
 pub(super) fn succeed(new: &mut Gcra, old: &Gcra) {
     let waits = old.queue.max(old.promised);
     if new.has_rate_of(old) {
-        new.most = new.most.max(old.deepest_debt());
+        let deepest = old.own_deepest().max(old.most).max(old.earlier);
+        new.earlier = new.earlier.max(deepest);
+        new.promised = new.promised.max(old.promised);
     } else if waits > 0 {
         let longest = old.nanos(waits, Moment::ZERO);
         let promised = new.grid.units_in(longest, Moment::ZERO) + 1; // of a part of a unit

@@ -11,10 +11,10 @@
 //!
 //! A limit of other numbers reads the same usage in permits: see `reconfigure.rs`. If it holds fewer
 //! than are used, it cuts the debt, and its value ends with `+` and the units that were cut, paid
-//! after the rest: a process with the higher numbers still counts them. A debt that only earlier
-//! numbers of the writer explain has `^` and its permits behind the numbers: a process that never
-//! had those would take it for one of a clock that was set back, and forgive it. Twins read values
-//! of their own numbers without such ends; others are read here.
+//! after the rest: a process with the higher numbers still counts them. A debt that only a
+//! higher burst of the writer explains, at the same rate, has `^` and its permits behind the
+//! numbers: a process that never had that burst would assume that a clock was set back, and forgive
+//! it. Twins read values of their own numbers without such ends; others are read here.
 //!
 //! A key is gone once its TAT has passed, so of all moments that its value may mean, the nearest
 //! to now is read. No debt is deeper than twice 1.1 years and 10 s; a moment up to `PAST_MICROS`
@@ -76,7 +76,7 @@ struct Writer {
     nanos: u64,
     burst: u64,
     queue: u64,
-    /// The debt at the time of writing, in permits, if earlier numbers explain it.
+    /// The debt at the time of writing, in permits, if only earlier numbers of the rate explain it.
     earlier: u64,
     beyond: u64,
 }
@@ -116,8 +116,7 @@ impl Writer {
         let quota = quota.with_burst(Permits::new(self.burst)).ok()?;
         let limit = Gcra::new(quota, Permits::new(self.queue)).ok()?;
         let earlier = limit.interval.get().saturating_mul(self.earlier);
-        let most = limit.most.max(earlier);
-        Some(Gcra { most, ..limit }.with_denials(Denials::Free))
+        Some(Gcra { earlier, ..limit }.with_denials(Denials::Free))
     }
 }
 
@@ -130,13 +129,13 @@ impl Gcra {
         bytes
     }
 
-    /// Returns the permits of this debt if only earlier parameters explain it.
+    /// Returns the permits of this debt if only earlier parameters of the rate explain it.
     fn earlier_debt(&self, debt: u64) -> Option<u64> {
-        let is_earlier = self.own_deepest() < debt && debt <= self.deepest_debt();
+        let is_earlier = self.own_deepest() < debt && debt <= self.earlier;
         is_earlier.then(|| debt.div_ceil(self.interval.get()))
     }
 
-    /// Returns true if only earlier parameters explain the debt of a state.
+    /// Returns true if only earlier parameters of the rate explain the debt of a state.
     pub fn is_earlier(&self, tat: &Tat, now: UnixMicros) -> bool {
         let now = self.grid.at(now.time());
         let debt = self.grid.units(tat.ahead(now), now);

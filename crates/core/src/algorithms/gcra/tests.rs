@@ -422,6 +422,22 @@ fn a_queue_between_two_rates_grows_by_charges_alone() {
 }
 
 #[test]
+fn a_lowered_burst_with_a_queue_keeps_the_used_permits_at_another_rate() {
+    let queue = |text: &str, burst| {
+        let quota = quota(text).with_burst(Permits::new(burst)).unwrap();
+        Gcra::new(quota, Permits::ONE).unwrap()
+    };
+    let (wide, mut lowered, slow) = (queue("10/1s", 30), queue("10/1s", 4), queue("1/1s", 30));
+    let (mut tat, now) = (Tat::default(), millis(0));
+    assert!(wide.take(&mut tat, now, Permits::new(30)));
+    lowered.rescale(&mut tat, &wide, now, Nanos::ZERO);
+    lowered.succeed(&wide);
+    slow.rescale(&mut tat, &lowered, now, Nanos::ZERO);
+    // One of them was promised, and keeps its time.
+    assert_eq!(slow.expires_at(&tat, now), millis(29_100));
+}
+
+#[test]
 fn a_burst_that_falls_and_rises_gives_nothing_back() {
     let (wide, narrow) = (bucket("10/1s", 1_000), bucket("10/1s", 5));
     let (mut tat, now) = (Tat::default(), millis(0));
