@@ -72,7 +72,10 @@ impl<R: BufRead> Read for Frames<R> {
                 let FrameDecoderError::ReadFrameHeaderError(SkipFrame { length, .. }) = why else {
                     return Err(io::Error::other(why));
                 };
-                io::copy(&mut (&mut self.raw).take(length.into()), &mut io::sink())?;
+                let length = u64::from(length);
+                if io::copy(&mut (&mut self.raw).take(length), &mut io::sink())? < length {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
             }
         }
     }

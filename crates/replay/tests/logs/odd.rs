@@ -64,6 +64,11 @@ fn no_line_of_an_odd_log_is_lost_or_counted_twice() {
             Err("cannot read"),
         ),
         ("zstd cut", cut(zstd(&many)), Err("cannot read")),
+        (
+            "zstd cut in metadata",
+            [&zstd(&good)[..], &skippable[..10]].concat(),
+            Err("cannot read"),
+        ),
         ("one line", good.clone().into(), ok(1, 1, 0, "")),
         ("no line end", good.trim_end().into(), ok(1, 1, 0, "")),
         ("CRLF", good.replace('\n', "\r\n").into(), ok(1, 1, 0, "")),
