@@ -1,7 +1,11 @@
 //! Stories: the decisions of a token bucket, a leaky bucket and a gap, moment by moment.
 
+use alloc::vec::Vec;
+
 use super::*;
 use crate::Refund as _;
+use crate::laws::Random;
+use crate::stored_form::{KeptValue, StoredForm as _, UnixMicros};
 
 fn quota(text: &str) -> Quota {
     text.parse().unwrap()
@@ -449,5 +453,48 @@ fn a_burst_that_falls_and_rises_gives_nothing_back() {
         assert!(!lowered.take(&mut tat, now, Permits::ONE));
         wide.rescale(&mut tat, &lowered, now, Nanos::ZERO);
         assert!(!wide.take(&mut tat, now, Permits::ONE));
+    }
+}
+
+/// Two processes with other rates read and write the same value. With a queue their bursts are
+/// equal: what lies between two bursts may be used or promised.
+#[test]
+fn looks_of_two_processes_change_no_debt() {
+    for seed in 0..3_000 {
+        let mut random = Random::new(seed);
+        let (queue, shared) = (random.below(2) * random.below(30), 1 + random.below(5));
+        let mut make = || {
+            let quota = Quota::new(
+                Permits::new(1 + random.below(40)),
+                Nanos::from_secs(1 + random.below(600)),
+            );
+            let burst = [shared, 1 + random.below(40)][usize::from(queue == 0)];
+            let quota = quota.unwrap().with_burst(Permits::new(burst));
+            Gcra::new(quota.unwrap(), Permits::new(queue)).unwrap()
+        };
+        let processes = [make(), make()];
+        let now = UnixMicros::new(1_700_000_000_000_000);
+        let mut value = Vec::new();
+        let mut ask = |gcra: &Gcra, cost| {
+            let mut tat = gcra.read(&value, now).unwrap_or_default();
+            let _ = gcra.decide(&mut tat, now.time(), Permits::new(cost));
+            let (mut bytes, micros) = (Vec::new(), 0);
+            gcra.write(&tat, now, &mut bytes);
+            let mut kept = KeptValue { bytes, micros };
+            gcra.keep_beyond(&mut kept, &value, now);
+            value = kept.bytes;
+            gcra.expires_at(&tat, now.time()).since(now.time())
+        };
+        for gcra in processes.iter().cycle().take(6) {
+            let _ = ask(gcra, 1 + random.below(30));
+        }
+        let _ = processes.each_ref().map(|gcra| ask(gcra, 0));
+        let debts = processes.each_ref().map(|gcra| ask(gcra, 0).as_nanos());
+        for _ in 0..3 {
+            for (gcra, debt) in processes.iter().zip(debts) {
+                let looked = ask(gcra, 0).as_nanos();
+                assert!(looked.abs_diff(debt) < 100, "{seed}: {looked} of {debt} ns");
+            }
+        }
     }
 }
