@@ -53,6 +53,7 @@ mod promise;
 mod reconfigure;
 mod stored_form;
 mod tat;
+mod writer;
 
 pub use stored_form::Paid;
 pub use tat::Tat;

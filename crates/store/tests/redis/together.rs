@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
-    AnyAlgorithm, BanTerms, Banning, Charge, Denials, Gcra, Interval, Key, Limit, Log, Mode, Nanos,
-    Permits, Quota, Time,
+    Algorithm as _, AnyAlgorithm, BanTerms, Banning, Charge, Denials, Gcra, Interval, Key, Limit,
+    Log, Mode, Nanos, Permits, Quota, Time,
 };
 use ratekeeper_store::conformance::limit;
 use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, Store as _};
@@ -318,5 +318,36 @@ async fn live(server: &Server, seed: u64) {
             u128::from(charged) <= most,
             "{seed}, operation {number}: {charged} of {most}, {quotas:?}"
         );
+    }
+}
+
+/// Both together admit no more than both hold, however often they take turns.
+#[tokio::test]
+async fn no_moment_of_a_queue_is_promised_twice() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        for seed in 0..cases(20, 1_000) {
+            let mut random = Random::new(seed);
+            let mut most = 0;
+            let mut process = || {
+                let period = Nanos::from_secs(1 + random.below(600));
+                let quota = Quota::new(Permits::new(1 + random.below(40)), period).unwrap();
+                let quota = quota.with_burst(Permits::new(1 + random.below(40)));
+                let queue = random.below(2) * random.below(60);
+                let gcra = Gcra::new(quota.unwrap(), Permits::new(queue)).unwrap();
+                most += gcra.capacity().get();
+                Process::new(&server, gcra)
+            };
+            let processes = [process(), process()];
+            let (key, mut admitted) = (format!("turns {seed}"), 0);
+            for _ in 0..60 {
+                let cost = random.below(8);
+                let process = &processes[usize::from(random.below(2) == 0)];
+                if process.takes(&key, cost, at(0)).await {
+                    admitted += cost;
+                }
+            }
+            assert!(admitted <= most, "{seed}: {admitted} of {most}");
+        }
     }
 }

@@ -16,6 +16,8 @@ use crate::{AnyAlgorithm, Error, Nanos, Origin, Permits, Quota, Reconfigure, Tim
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owed {
     pub(super) tat: Tat,
+    /// Ticks until the last moment that was promised, if other numbers than these promised it.
+    pub(super) promised: Option<u64>,
     /// Further debt of the used part, in units: cut here, and kept for limits that hold more.
     pub(super) beyond: u64,
 }
@@ -27,6 +29,7 @@ pub(super) fn rescale(new: &Gcra, tat: &mut Tat, old: &Gcra, now: Time, promised
     if !new.has_rate_of(old) {
         let owed = Owed {
             tat: *tat,
+            promised: None,
             beyond: 0,
         };
         *tat = converted(new, owed, old, now, promised).tat;
@@ -34,10 +37,12 @@ pub(super) fn rescale(new: &Gcra, tat: &mut Tat, old: &Gcra, now: Time, promised
 }
 
 /// Returns the debt in the units of `new`, cut to the deepest that it believes.
-pub(super) fn converted(new: &Gcra, owed: Owed, old: &Gcra, now: Time, promised: Nanos) -> Owed {
+pub(super) fn converted(new: &Gcra, owed: Owed, old: &Gcra, now: Time, asked: Nanos) -> Owed {
     let (before, after) = (old.grid.at(now), new.grid.at(now));
     let debt = old.grid.units(owed.tat.ahead(before), before);
-    if debt == 0 && owed.beyond == 0 {
+    let beyond = owed.beyond.min(u64::MAX - debt);
+    let whole = debt + beyond;
+    if whole == 0 {
         return owed;
     }
     let has_same_rate = new.has_rate_of(old);
@@ -49,20 +54,17 @@ pub(super) fn converted(new: &Gcra, owed: Owed, old: &Gcra, now: Time, promised:
         let wide = wide.div_ceil(old.interval.get().into()); // up: no caller gains
         u64::try_from(wide).unwrap_or(u64::MAX)
     };
-    let used = debt.min(old.burst);
-    let asked = promised.as_nanos().saturating_mul(TICKS);
-    let asked = old.grid.units(asked, before);
-    // Behind a queue only a higher burst at this rate leaves debts; numbers of another rate promised
-    // the rest.
-    let left = debt.min(old.earlier);
-    let left = left.saturating_sub(used + old.queue.max(asked));
-    let promised = match old.queue {
+    let promised = match owed.promised {
         _ if has_same_rate => 0, // a debt like any other
-        0 => (debt - used).min(asked),
-        _ => debt - used - left,
+        Some(ticks) => old.grid.units(ticks, before).min(whole),
+        None => old.promised(debt, asked.as_nanos().saturating_mul(TICKS), before),
     };
-    let used_now = same_permits(used.saturating_add(owed.beyond));
-    let overrun = same_permits(debt - used - promised);
+    let used = match owed.promised {
+        Some(_) => whole - promised,
+        None => debt.min(old.burst) + beyond,
+    };
+    let used_now = same_permits(used);
+    let overrun = same_permits(whole - used - promised);
     let most = if has_same_rate {
         u64::MAX
     } else {
@@ -72,10 +74,11 @@ pub(super) fn converted(new: &Gcra, owed: Owed, old: &Gcra, now: Time, promised:
         .min(most)
         .saturating_add(overrun)
         .min(new.deepest_debt()); // more would be cut later, but not by a look
-    let ticks = new.grid.ticks(units, after);
     let promised = old.grid.ticks(promised, before);
+    let ticks = new.grid.ticks(units, after).saturating_add(promised);
     Owed {
-        tat: Tat::after(after, ticks.saturating_add(promised).min(FARTHEST_TICKS)),
+        tat: Tat::after(after, ticks.min(FARTHEST_TICKS)),
+        promised: owed.promised.or((!has_same_rate).then_some(promised)),
         beyond: used_now.saturating_add(overrun) - units,
     }
 }
@@ -97,6 +100,20 @@ pub(super) fn succeed(new: &mut Gcra, old: &Gcra) {
 }
 
 impl Gcra {
+    /// Returns the units of a debt that were promised: by the queue, or without one to callers that
+    /// `asked` for so many ticks. Behind a queue only a higher burst at this rate leaves other debts.
+    pub(super) fn promised(&self, debt: u64, asked: u64, now: Moment) -> u64 {
+        let asked = self.grid.units(asked, now);
+        let ahead = debt - debt.min(self.burst);
+        match self.queue {
+            0 => ahead.min(asked),
+            queue => {
+                let full = self.burst.saturating_add(queue.max(asked));
+                ahead - debt.min(self.earlier).saturating_sub(full)
+            }
+        }
+    }
+
     /// Returns true if both grant permits at the same rate, in the same units.
     pub(super) fn has_rate_of(&self, other: &Self) -> bool {
         (self.grid, self.interval) == (other.grid, other.interval)

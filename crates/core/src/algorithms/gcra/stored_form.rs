@@ -1,7 +1,7 @@
 //! GCRA in a shared store: a moment, the numbers of its writer, and the numbers of the twin.
 //!
 //! ```text
-//!   6 bytes  2 bytes  /1/6e8/100          [^130] [+7000]
+//!   6 bytes  2 bytes  /1/6e8/100          [^130] [~1763712345678901] [+7000]
 //!   |        |         |     |
 //!   |        |         |     burst, and after another `/` the queue if there is one
 //!   |        |         rate: permits in nanoseconds, in lowest terms: 1 in 6 x 10^8
@@ -14,7 +14,9 @@
 //! after the rest: a process with the higher numbers still counts them. A debt that only a
 //! higher burst of the writer explains, at the same rate, has `^` and its permits behind the
 //! numbers: a process that never had that burst would assume that a clock was set back, and forgive
-//! it. Twins read values of their own numbers without such ends; others are read here.
+//! it. `~` and microseconds since 1970 are the last moment that the queue of another process promised,
+//! where the queue of these numbers would have promised another: what the debt lasts longer are used
+//! permits. Twins read values of their own numbers without such ends; others are read here.
 //!
 //! A key is gone once its TAT has passed, so of all moments that its value may mean, the nearest
 //! to now is read. No debt is deeper than twice 1.1 years and 10 s; a moment up to `PAST_MICROS`
@@ -35,10 +37,11 @@ use alloc::vec::Vec;
 
 use super::grid::{TICKS_PER_MICRO as TICKS, Units as _};
 use super::reconfigure::{Owed, converted};
+use super::writer::{BEYOND, EARLIER, PROMISED, Writer, mark};
 use super::{CLOCK_SLACK_TICKS, FARTHEST_TICKS, Gcra, Tat};
 use crate::algorithm::{Algorithm as _, Denials};
 use crate::stored_form::{KeptValue, LuaTwin, StoredForm, UnixMicros, double};
-use crate::{Nanos, Permits, Quota};
+use crate::{Nanos, Permits};
 
 /// Bits of the microseconds of a value; above them, 16 bits of ticks.
 const MICROS_BITS: u32 = 48;
@@ -51,11 +54,6 @@ const PAST_MICROS: u64 = 10_000_000_000_000;
 const SLACK_MICROS: u64 = CLOCK_SLACK_TICKS / TICKS;
 /// Debts below this number of units are exact as one double.
 const EXACT: u64 = 1 << 53;
-/// Precedes the units of debt beyond a state.
-const BEYOND: u8 = b'+';
-/// Precedes the permits of a debt under earlier numbers.
-const EARLIER: u8 = b'^';
-
 /// The moment at which a debt is paid, on the clock of a shared store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Paid {
@@ -67,56 +65,6 @@ impl Paid {
     /// Returns the moment, rounded down to microseconds since 1970.
     pub const fn micros(self) -> UnixMicros {
         UnixMicros::new(self.micros)
-    }
-}
-
-/// The end of a value: the numbers of its writer.
-struct Writer {
-    permits: u64,
-    nanos: u64,
-    burst: u64,
-    queue: u64,
-    /// The debt at the time of writing, in permits, if only earlier numbers of the rate explain it.
-    earlier: u64,
-    beyond: u64,
-}
-
-impl Writer {
-    fn of(name: &[u8]) -> Option<Self> {
-        let mut parts = name.splitn(2, |&byte| byte == BEYOND);
-        let mut own = parts.next()?.splitn(2, |&byte| byte == EARLIER);
-        let numbers = own.next()?.strip_prefix(b"/")?;
-        let mut numbers = numbers.split(|&byte| byte == b'/');
-        let permits = decimal(numbers.next()?)?;
-        let mut nanos = numbers.next()?.splitn(2, |&byte| byte == b'e').map(decimal);
-        let (digits, zeros) = (nanos.next()??, nanos.next()??);
-        let scale = 10_u64.checked_pow(u32::try_from(zeros).ok()?)?;
-        let writer = Self {
-            permits,
-            nanos: digits.checked_mul(scale)?,
-            burst: decimal(numbers.next()?)?,
-            queue: numbers.next().map_or(Some(0), decimal)?,
-            earlier: own.next().map_or(Some(0), decimal)?,
-            beyond: parts.next().map_or(Some(0), decimal)?,
-        };
-        numbers.next().is_none().then_some(writer)
-    }
-
-    /// Returns true if these are the numbers of `gcra`.
-    fn is(&self, gcra: &Gcra) -> bool {
-        let interval = gcra.interval.get();
-        gcra.grid.grants(self.permits, interval, self.nanos)
-            && gcra.burst == interval.saturating_mul(self.burst)
-            && gcra.queue == interval.saturating_mul(self.queue)
-    }
-
-    fn limit(&self) -> Option<Gcra> {
-        let nanos = Nanos::from_nanos(self.nanos);
-        let quota = Quota::new(Permits::new(self.permits), nanos).ok()?;
-        let quota = quota.with_burst(Permits::new(self.burst)).ok()?;
-        let limit = Gcra::new(quota, Permits::new(self.queue)).ok()?;
-        let earlier = limit.interval.get().saturating_mul(self.earlier);
-        Some(Gcra { earlier, ..limit }.with_denials(Denials::Free))
     }
 }
 
@@ -176,8 +124,14 @@ impl Gcra {
         let tat = Tat::after(moment, ahead);
         let writer = Writer::of(name)?;
         let (is_own, beyond) = (writer.is(self), writer.beyond);
+        let ticks = |until: u64| until.saturating_sub(now.get()).saturating_mul(TICKS);
+        let promised = writer.promised.map(ticks);
         if is_own && writer.earlier == 0 && beyond == 0 {
-            return Some(Owed { tat, beyond });
+            return Some(Owed {
+                tat,
+                promised,
+                beyond,
+            });
         }
         let limit = writer.limit()?;
         // A deeper one is of a clock that was set back.
@@ -186,15 +140,22 @@ impl Gcra {
             0 => limit.grid.units_in_ticks(ahead.wrapping_neg(), moment),
             _ => 0,
         };
-        let owed = Owed {
+        let mut owed = Owed {
             tat,
+            promised,
             beyond: beyond.saturating_sub(past),
         };
-        Some(if is_own && !is_earlier {
-            owed
-        } else {
-            converted(self, owed, &limit, now.time(), Nanos::ZERO)
-        })
+        if !is_own || is_earlier {
+            owed = converted(self, owed, &limit, now.time(), Nanos::ZERO);
+        }
+        let ahead = owed.tat.ahead(moment);
+        if !is_own && ahead > self.deepest {
+            let deepest = self.deepest_debt(); // as the decision will cut it
+            owed.tat = Tat::after(moment, self.grid.ticks(deepest, moment));
+            let cut = self.grid.units(ahead, moment) - deepest;
+            owed.beyond = owed.beyond.saturating_add(cut);
+        }
+        Some(owed)
     }
 
     /// Returns the end of its values: its numbers.
@@ -293,24 +254,44 @@ impl StoredForm for Gcra {
             out.extend(self.value(paid));
             let debt = self.grid.units(tat.ahead(moment), moment);
             if let Some(permits) = self.earlier_debt(debt) {
-                out.extend(format!("{}{permits}", char::from(EARLIER)).into_bytes());
+                mark(out, EARLIER, permits);
             }
         }
     }
 
     fn keep_beyond(&self, kept: &mut KeptValue, found: &[u8], now: UnixMicros) {
-        let beyond = self.owed(found, now).map_or(0, |owed| owed.beyond);
-        if beyond == 0 {
+        let Some(owed) = self.owed(found, now) else {
+            return;
+        };
+        let moment = self.grid.at(now.time());
+        let after = self.read(&kept.bytes, now).unwrap_or_default();
+        let (before, after) = (owed.tat.ahead(moment), after.ahead(moment));
+        let own = self.promised(self.grid.units(after, moment), 0, moment);
+        let own = self.grid.ticks(own, moment);
+        // A charge may promise a later moment; what is given back takes no promise back.
+        let promised = owed
+            .promised
+            .map(|promised| promised.max(if after > before { own } else { 0 }))
+            .filter(|promised| promised.abs_diff(own) > self.grid.max_ticks(1));
+        if owed.beyond == 0 && (promised.is_none() || kept.bytes.is_empty()) {
             return;
         }
         if kept.bytes.is_empty() {
             kept.bytes = self.value(self.paid_by(now));
         }
-        // Longer, the moment of the value would be read as one ahead.
-        let paid_after = (self.grid.max_ticks(beyond) / TICKS + 1).min(PAST_MICROS / 2);
-        kept.micros = kept.micros.saturating_add(paid_after);
-        kept.bytes
-            .extend(format!("{}{beyond}", char::from(BEYOND)).into_bytes());
+        if let Some(promised) = promised {
+            mark(
+                &mut kept.bytes,
+                PROMISED,
+                now.get() + promised.div_ceil(TICKS),
+            );
+        }
+        if owed.beyond > 0 {
+            // Longer, the moment of the value would be read as one ahead.
+            let paid_after = (self.grid.max_ticks(owed.beyond) / TICKS + 1).min(PAST_MICROS / 2);
+            kept.micros = kept.micros.saturating_add(paid_after);
+            mark(&mut kept.bytes, BEYOND, owed.beyond);
+        }
     }
 
     /// 0, because a value has the numbers of its writer.
@@ -375,13 +356,6 @@ impl StoredForm for Gcra {
                 .min(EXACT - 1),
         )
     }
-}
-
-/// Returns a decimal number.
-fn decimal(text: &[u8]) -> Option<u64> {
-    let text = core::str::from_utf8(text).ok()?;
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()); // no sign
-    is_plain.then(|| text.parse().ok())?
 }
 
 #[cfg(test)]
@@ -487,7 +461,14 @@ mod tests {
             assert_eq!(read.is_some(), is_read, "{moment:?}{name}");
         };
         let moment = [1, 2, 3, 4, 5, 0, 0xff, 0x7f];
-        for name in ["/3/1e9/3", "/4/2e9/5", "/4/2e9/5/6", "/3/1e9/3+7"] {
+        for name in [
+            "/3/1e9/3",
+            "/4/2e9/5",
+            "/4/2e9/5/6",
+            "/3/1e9/3+7",
+            "/4/2e9/5/6+18446744073709551615",
+            "/4/2e9/5/6^7~18446744073709551615+18446744073709551615",
+        ] {
             check(moment, name, true);
         }
         for name in [
@@ -507,6 +488,9 @@ mod tests {
             "3/1e9/3",
             "/-3/1e9/3",
             "/3/1e9/3+-1",
+            "/3/1e9/3~",
+            "/3/1e9/3+1~1",
+            "/3/1e9/3~1^1",
             "/3/1e9/3/1+1+1",
             "/99999999999999999/1e1/3",
         ] {

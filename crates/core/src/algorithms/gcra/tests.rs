@@ -456,45 +456,87 @@ fn a_burst_that_falls_and_rises_gives_nothing_back() {
     }
 }
 
-/// Two processes with other rates read and write the same value. With a queue their bursts are
-/// equal: what lies between two bursts may be used or promised.
+/// The value of one key, shared by processes with different numbers, and the store's clock.
+struct SharedValue(Vec<u8>, UnixMicros);
+
+impl Default for SharedValue {
+    fn default() -> Self {
+        Self(Vec::new(), UnixMicros::new(1_700_000_000_000_000))
+    }
+}
+
+impl SharedValue {
+    /// Returns the decision, and the debt afterwards.
+    fn ask(&mut self, gcra: &Gcra, cost: u64) -> (Decision, u64) {
+        let Self(value, now) = self;
+        let mut tat = gcra.read(value, *now).unwrap_or_default();
+        let decision = gcra.decide(&mut tat, now.time(), Permits::new(cost));
+        let (mut bytes, micros) = (Vec::new(), 0);
+        gcra.write(&tat, *now, &mut bytes);
+        let mut kept = KeptValue { bytes, micros };
+        gcra.keep_beyond(&mut kept, value, *now);
+        *value = kept.bytes;
+        let debt = gcra.expires_at(&tat, now.time()).since(now.time());
+        (decision, debt.as_nanos())
+    }
+}
+
+/// Returns two limits with other rates, bursts and queues.
+fn two_processes(random: &mut Random) -> [Gcra; 2] {
+    let mut make = || {
+        let span = Nanos::from_secs(1 + random.below(600));
+        let quota = Quota::new(Permits::new(1 + random.below(40)), span).unwrap();
+        let quota = quota.with_burst(Permits::new(1 + random.below(40)));
+        let queue = random.below(2) * random.below(60);
+        Gcra::new(quota.unwrap(), Permits::new(queue)).unwrap()
+    };
+    [make(), make()]
+}
+
 #[test]
 fn looks_of_two_processes_change_no_debt() {
     for seed in 0..3_000 {
         let mut random = Random::new(seed);
-        let (queue, shared) = (random.below(2) * random.below(30), 1 + random.below(5));
-        let mut make = || {
-            let quota = Quota::new(
-                Permits::new(1 + random.below(40)),
-                Nanos::from_secs(1 + random.below(600)),
-            );
-            let burst = [shared, 1 + random.below(40)][usize::from(queue == 0)];
-            let quota = quota.unwrap().with_burst(Permits::new(burst));
-            Gcra::new(quota.unwrap(), Permits::new(queue)).unwrap()
-        };
-        let processes = [make(), make()];
-        let now = UnixMicros::new(1_700_000_000_000_000);
-        let mut value = Vec::new();
-        let mut ask = |gcra: &Gcra, cost| {
-            let mut tat = gcra.read(&value, now).unwrap_or_default();
-            let _ = gcra.decide(&mut tat, now.time(), Permits::new(cost));
-            let (mut bytes, micros) = (Vec::new(), 0);
-            gcra.write(&tat, now, &mut bytes);
-            let mut kept = KeptValue { bytes, micros };
-            gcra.keep_beyond(&mut kept, &value, now);
-            value = kept.bytes;
-            gcra.expires_at(&tat, now.time()).since(now.time())
-        };
+        let processes = two_processes(&mut random);
+        let mut value = SharedValue::default();
         for gcra in processes.iter().cycle().take(6) {
-            let _ = ask(gcra, 1 + random.below(30));
+            let _ = value.ask(gcra, 1 + random.below(30));
         }
-        let _ = processes.each_ref().map(|gcra| ask(gcra, 0));
-        let debts = processes.each_ref().map(|gcra| ask(gcra, 0).as_nanos());
+        let _ = processes.each_ref().map(|gcra| value.ask(gcra, 0));
+        let debts = processes.each_ref().map(|gcra| value.ask(gcra, 0).1);
         for _ in 0..3 {
             for (gcra, debt) in processes.iter().zip(debts) {
-                let looked = ask(gcra, 0).as_nanos();
+                let looked = value.ask(gcra, 0).1;
                 assert!(looked.abs_diff(debt) < 100, "{seed}: {looked} of {debt} ns");
             }
+        }
+    }
+}
+
+/// Both together admit no more than both hold, and the higher rate refills, however often they take
+/// turns.
+#[test]
+fn two_processes_that_take_turns_admit_no_more_than_both_hold() {
+    for seed in 0..3_000 {
+        let mut random = Random::new(seed);
+        let processes = two_processes(&mut random);
+        let (mut value, mut admitted) = (SharedValue::default(), 0);
+        let start = value.1;
+        for step in 0..200 {
+            if seed % 2 == 1 && random.below(8) == 0 {
+                value.1 = UnixMicros::new(value.1.get() + random.below(9_000_000));
+            }
+            let gcra = &processes[usize::from(random.below(2) == 0)];
+            let cost = random.below(8);
+            if value.ask(gcra, cost).0.verdict.allows() {
+                admitted += cost;
+            }
+            let span = Nanos::from_micros(value.1.get() - start.get() + 1);
+            let refilled = |gcra: &Gcra| gcra.bound(span) - gcra.capacity().get();
+            let fastest = processes.iter().map(refilled).max().unwrap();
+            let most = processes.iter().map(|gcra| gcra.capacity().get());
+            let most = most.sum::<u64>() + fastest;
+            assert!(admitted <= most, "{seed}, {step}: {admitted} of {most}");
         }
     }
 }
