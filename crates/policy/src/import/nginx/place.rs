@@ -197,7 +197,7 @@ impl Walk<'_> {
         let (block, called) = (server.inner(), self.whole.called.clone());
         self.place(called, PathRange::Prefix("/".to_owned()), in_force, server);
         self.diversions(block, in_force);
-        self.locations(block, in_force);
+        self.locations(block, in_force, &[]);
         for untranslated in std::mem::take(&mut self.untranslated) {
             if self.places.iter().any(|place| untranslated.matters(place)) {
                 self.writer.unsupported(&untranslated.line);
@@ -239,13 +239,9 @@ impl Walk<'_> {
     }
 
     fn place(&mut self, called: String, path: PathRange, in_force: &InForce, of: &Directive) {
-        let rank = match &path {
-            PathRange::Exact(text) => text.len() * PATH_RANK + 1,
-            PathRange::Prefix(text) => text.len() * PATH_RANK,
-        };
         let mut area = Area {
             called,
-            rank,
+            rank: rank(&path),
             ..self.whole.clone()
         };
         area.shape
@@ -268,18 +264,19 @@ impl Walk<'_> {
         }
     }
 
-    fn locations(&mut self, block: &[Directive], around: &InForce) {
+    /// `above` has the locations that nginx prefers to the one around these.
+    fn locations(&mut self, block: &[Directive], around: &InForce, above: &[PathRange]) {
+        let beside: Vec<_> = named(block, "location").filter_map(path_of).collect();
         for location in named(block, "location") {
+            let path = path_of(location);
+            let is_hidden = |path: &PathRange| above.iter().any(|other| hides(other, path));
+            if path.as_ref().is_some_and(is_hidden) {
+                continue; // nginx looks into the other location
+            }
             let block = location.inner();
             let in_force = around.within(block, self.writer);
-            let words: Vec<_> = location.words.iter().map(String::as_str).collect();
-            let called = format!("location {} of {}", words.join(" "), self.whole.called);
-            let path = match words[..] {
-                ["=", path] => Some(PathRange::Exact(path.to_owned())),
-                [path] | ["^~", path] => Some(PathRange::Prefix(path.to_owned())),
-                _ => None,
-            };
-            let path = path.filter(|path| PathRange::is_plain(path.text()));
+            let words = location.words.join(" ");
+            let called = format!("location {words} of {}", self.whole.called);
             if let (None, Some((line, _))) = (&path, pass(block)) {
                 self.writer.unsupported(&format!(
                     "line {line}: {called}: its proxy_pass is not imported: only prefixes and \
@@ -291,8 +288,12 @@ impl Walk<'_> {
             }
             match path {
                 Some(path) => {
+                    let is_above =
+                        |other: &&PathRange| rank(other) > rank(&path) && hides(&path, other);
+                    let above = beside.iter().filter(is_above).chain(above);
+                    let above: Vec<_> = above.cloned().collect();
                     self.place(called, path, &in_force, location);
-                    self.locations(block, &in_force);
+                    self.locations(block, &in_force, &above);
                 }
                 None if in_force != *around || block.iter().any(super::has_limits) => {
                     self.writer.unsupported(&format!(
@@ -315,6 +316,33 @@ impl Walk<'_> {
                 }
             }
         }
+    }
+}
+
+/// Returns the paths of a location; `None` if they have no counterpart.
+fn path_of(location: &Directive) -> Option<PathRange> {
+    let words: Vec<_> = location.words.iter().map(String::as_str).collect();
+    let path = match words[..] {
+        ["=", path] => PathRange::Exact(path.to_owned()),
+        [path] | ["^~", path] => PathRange::Prefix(path.to_owned()),
+        _ => return None,
+    };
+    Some(path).filter(|path| PathRange::is_plain(path.text()))
+}
+
+/// Returns the rank of a location: nginx prefers a whole path, and then the longest prefix.
+fn rank(path: &PathRange) -> usize {
+    match path {
+        PathRange::Exact(text) => text.len() * PATH_RANK + 1,
+        PathRange::Prefix(text) => text.len() * PATH_RANK,
+    }
+}
+
+/// Returns true if a location has all paths of another.
+fn hides(outer: &PathRange, inner: &PathRange) -> bool {
+    match outer {
+        PathRange::Exact(_) => outer == inner,
+        PathRange::Prefix(text) => inner.text().starts_with(text),
     }
 }
 

@@ -173,3 +173,50 @@ fn the_name_of_a_server_is_no_host_that_a_client_can_choose() {
         assert_eq!(policy.contains(why), is_listed, "{policy}");
     }
 }
+
+/// nginx takes the longest of the locations side by side, and only then looks within it.
+#[test]
+fn a_location_within_a_shorter_one_is_not_reached() {
+    for (locations, limited) in [
+        (
+            "location /a/b { limit_req zone=general; } location /a/ { location /a/b { } }",
+            true,
+        ),
+        (
+            "location /a/ { location /a/b/c { } } location /a/b { limit_req zone=general; }",
+            true,
+        ),
+        (
+            "location /a/b { } location /a/ { location /a/b/c { limit_req zone=general; } }",
+            false,
+        ),
+        (
+            "location /a/b { } location / { location /a { location /a/b { limit_req zone=general; } } }",
+            false,
+        ),
+        (
+            "location = /a/b { } location /a/ { location = /a/b { limit_req zone=general; } }",
+            false,
+        ),
+        (
+            "location = /a/b { } location /a/ { location /a/b { limit_req zone=general; } }",
+            true,
+        ),
+        (
+            "location /a/b/c { } location /a/ { location /a/b { limit_req zone=general; } }",
+            true,
+        ),
+    ] {
+        let policy = import(&format!("{ZONES} server {{ {locations} }}"));
+        assert_eq!(
+            policy.contains("[[limit]]"),
+            limited,
+            "{locations}\n{policy}"
+        );
+    }
+    let policy = import(&format!(
+        "{ZONES} server {{ limit_req zone=login; location /a/b {{ limit_req zone=general; }}
+                           location /a/ {{ location /a/b/c {{ }} }} }}"
+    ));
+    assert!(!policy.contains("/a/b/c"), "{policy}");
+}
