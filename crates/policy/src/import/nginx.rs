@@ -114,6 +114,9 @@ pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
         if areas.len() > MAX_AREAS {
             break; // refused when they are written
         }
+        // nginx does not count an empty key.
+        let is_empty = |used: &Use| place.is_nameless && zones.is_by_server_name(used.zone());
+        place.in_force.uses.retain(|(_, used)| !is_empty(used));
         let uses = place.in_force.uses.iter();
         named.extend(uses.map(|(_, used)| used.zone().to_owned()));
         place.area.limits = limits.of(&place.in_force, &zones, &mut writer);
@@ -156,6 +159,12 @@ struct Zones {
 }
 
 impl Zones {
+    /// Returns true if a zone counts by nothing but `$server_name`.
+    fn is_by_server_name(&self, zone: &str) -> bool {
+        let key = self.known.get(zone).map(|zone| zone.key.as_str());
+        matches!(key, Some("$server_name" | "${server_name}"))
+    }
+
     /// Collects the zones, and reports directives about limits that have no counterpart.
     fn read(&mut self, directives: &[Directive], writer: &mut Writer) {
         for directive in directives {

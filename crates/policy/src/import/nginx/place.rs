@@ -25,6 +25,8 @@ pub(super) struct NginxPlace {
     /// Without its limits.
     pub(super) area: Area,
     pub(super) in_force: InForce,
+    /// True if `$server_name` is empty there.
+    pub(super) is_nameless: bool,
     /// Line and target of its `proxy_pass`.
     pub(super) pass: Option<(usize, String)>,
 }
@@ -57,6 +59,7 @@ pub(super) fn places(
             !seen.get(name).is_some_and(|ports| ports.contains(port))
         };
         let has_names = !names.is_empty();
+        let is_nameless = names.first().is_none_or(String::is_empty);
         names.retain(|name| ports.iter().any(|port| is_new(name, port)));
         if has_names && names.is_empty() {
             if limits {
@@ -114,6 +117,7 @@ pub(super) fn places(
                 rank: 0,
                 limits: Vec::new(),
             },
+            is_nameless,
             untranslated: Vec::new(),
             places: Vec::new(),
             writer: &mut *writer,
@@ -187,6 +191,7 @@ impl Untranslated {
 struct Walk<'w> {
     /// The server without its locations.
     whole: Area,
+    is_nameless: bool,
     untranslated: Vec<Untranslated>,
     places: Vec<NginxPlace>,
     writer: &'w mut Writer,
@@ -254,6 +259,7 @@ impl Walk<'_> {
         let place = NginxPlace {
             area,
             in_force,
+            is_nameless: self.is_nameless,
             pass: pass(of.inner()),
         };
         // `location /` serves all requests of its server.

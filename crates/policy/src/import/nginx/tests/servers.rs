@@ -141,7 +141,7 @@ fn the_name_of_a_server_is_no_host_that_a_client_can_choose() {
              limit_req_zone $server_name$uri zone=b:1m rate=1r/s;\n{servers}"
         ))
     };
-    let any = "server { listen 80 default_server; location / { limit_req zone=a; } \
+    let any = "server { listen 80 default_server; server_name _; location / { limit_req zone=a; } \
                location /b { limit_req zone=b; } }";
     let wild = "server { server_name *.a.example; limit_req zone=a; }";
     let exact = "server { server_name b.example; limit_req zone=a; }";
@@ -171,6 +171,30 @@ fn the_name_of_a_server_is_no_host_that_a_client_can_choose() {
         assert_eq!(found.collect::<Vec<_>>(), keys, "{policy}");
         let why = "a: $server_name is the host here";
         assert_eq!(policy.contains(why), is_listed, "{policy}");
+    }
+}
+
+/// Without a name, `$server_name` is empty, and nginx does not count an empty key.
+#[test]
+fn a_server_without_a_name_is_not_counted_by_its_name() {
+    for (server, is_counted) in [
+        ("server { limit_req zone=a; }", false),
+        (
+            "server { server_name \"\"; location /b { limit_req zone=a; } }",
+            false,
+        ),
+        ("server { server_name _; limit_req zone=a; }", true),
+        ("server { server_name b.example; limit_req zone=a; }", true),
+    ] {
+        for key in ["$server_name", "${server_name}", "$server_name$uri"] {
+            let policy = import(&format!(
+                "limit_req_zone {key} zone=a:1m rate=1r/s; {server}"
+            ));
+            let is_counted = is_counted || key.contains("uri");
+            assert_eq!(policy.contains("[[limit]]"), is_counted, "{policy}");
+            let why = "UNSUPPORTED zone a: not imported: it counts no request";
+            assert_eq!(policy.contains(why), !is_counted, "{policy}");
+        }
     }
 }
 
