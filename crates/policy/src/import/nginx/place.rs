@@ -201,7 +201,7 @@ impl Walk<'_> {
     fn server(&mut self, server: &Directive, in_force: &InForce) {
         let (block, called) = (server.inner(), self.whole.called.clone());
         self.place(called, PathRange::Prefix("/".to_owned()), in_force, server);
-        self.diversions(block, in_force);
+        self.diversions(server, in_force);
         self.locations(block, in_force, &[]);
         for untranslated in std::mem::take(&mut self.untranslated) {
             if self.places.iter().any(|place| untranslated.matters(place)) {
@@ -211,7 +211,8 @@ impl Walk<'_> {
     }
 
     /// Reports directives by which nginx counts requests by another path, or not at all.
-    fn diversions(&mut self, block: &[Directive], in_force: &InForce) {
+    fn diversions(&mut self, of: &Directive, in_force: &InForce) {
+        let block = of.inner();
         let is_counted = !in_force.uses.is_empty() || block.iter().any(super::has_limits);
         let steps = block.iter().flat_map(|step| match step.name.as_str() {
             "if" => step.inner(),
@@ -227,7 +228,8 @@ impl Walk<'_> {
             match step.name.as_str() {
                 "return" if is_counted => in_force.uses.clear(),
                 "rewrite" if is_url && is_counted => in_force.uses.clear(),
-                "rewrite" if !is_url && last != "break" => {}
+                // After `break` a location stays the same, and a server looks for one.
+                "rewrite" if !is_url && (last != "break" || of.name == "server") => {}
                 "try_files" if last.starts_with('/') => {}
                 "error_page" | "auth_request" | "mirror" if last.starts_with('/') => {
                     ends.extend(last.split('?').next().map(str::to_owned));
@@ -290,7 +292,7 @@ impl Walk<'_> {
                 ));
             }
             if path.is_none() || !location.answers() {
-                self.diversions(block, &in_force);
+                self.diversions(location, &in_force);
             }
             match path {
                 Some(path) => {

@@ -244,3 +244,20 @@ fn a_location_within_a_shorter_one_is_not_reached() {
     ));
     assert!(!policy.contains("/a/b/c"), "{policy}");
 }
+
+/// By `break` a server ends its rewriting, and looks for the location of the new path.
+#[test]
+fn a_server_that_rewrites_leads_to_other_limits() {
+    let rewrite = "rewrite ^/old/(.*)$ /new/$1 break;";
+    let new = "location /new/ { limit_req zone=general; }";
+    for (steps, is_listed) in [
+        (format!("{rewrite} {new}"), true),
+        (format!("if ($arg_a) {{ {rewrite} }} {new}"), true),
+        (rewrite.to_owned(), false),
+        (format!("location /old/ {{ {rewrite} }} {new}"), false),
+    ] {
+        let policy = import(&format!("{ZONES} server {{ {steps} }}"));
+        let why = "rewrite: nginx counts such requests by another path";
+        assert_eq!(policy.contains(why), is_listed, "{steps}\n{policy}");
+    }
+}
