@@ -60,7 +60,11 @@ pub(super) fn places(
         };
         let has_names = !names.is_empty();
         let is_nameless = names.first().is_none_or(String::is_empty);
-        names.retain(|name| ports.iter().any(|port| is_new(name, port)));
+        names.retain(|name| {
+            let spelled = spellings(name);
+            let mut ports = ports.iter();
+            ports.any(|port| spelled.iter().all(|name| is_new(name, port)))
+        });
         if has_names && names.is_empty() {
             if limits {
                 let why = "not imported: servers before it have its names and ports";
@@ -83,7 +87,8 @@ pub(super) fn places(
             }
             continue;
         }
-        let mut seen_before = names.iter().filter(|name| seen.contains_key(*name));
+        let is_seen = |name: &&String| spellings(name).iter().any(|name| seen.contains_key(name));
+        let mut seen_before = names.iter().filter(is_seen);
         if let Some(name) = seen_before.next().filter(|_| limits) {
             writer.unsupported(&format!(
                 "line {}: server {name}: another server has this name at another port, and the \
@@ -96,8 +101,8 @@ pub(super) fn places(
                        port too";
             server.unsupported(why, writer);
         }
-        for name in &names {
-            let known = seen.entry(name.clone()).or_default();
+        for name in names.iter().flat_map(|name| spellings(name)) {
+            let known = seen.entry(name).or_default();
             known.extend(ports.iter().cloned());
         }
         let called = names.first().map_or_else(
@@ -146,15 +151,17 @@ fn is_odd(name: &str) -> bool {
 
 /// Returns the hosts of a server by its names.
 fn hosts(names: &[String]) -> Vec<String> {
-    let mut hosts = Vec::new();
-    for name in names {
-        if let Some(domain) = name.strip_prefix('.') {
-            hosts.extend([domain.to_owned(), format!("*.{domain}")]);
-        } else if !is_odd(name) && !name.is_empty() && name != "_" {
-            hosts.push(name.clone());
-        }
+    let spelled = names.iter().flat_map(|name| spellings(name));
+    let is_host = |name: &String| !is_odd(name) && !name.is_empty() && name != "_";
+    spelled.filter(is_host).collect()
+}
+
+/// Returns the names that a name stands for: `.example.com` is `example.com` and `*.example.com`.
+fn spellings(name: &str) -> Vec<String> {
+    match name.strip_prefix('.') {
+        Some(domain) => vec![domain.to_owned(), format!("*.{domain}")],
+        None => vec![name.to_owned()],
     }
-    hosts
 }
 
 fn report_names(names: &[String], server: &Directive, writer: &mut Writer) {

@@ -198,6 +198,26 @@ fn a_server_without_a_name_is_not_counted_by_its_name() {
     }
 }
 
+/// nginx ignores a name that an earlier server has, also within `.b.example`.
+#[test]
+fn a_server_has_no_name_of_an_earlier_one() {
+    for (first, second) in [
+        ("b.example", "b.example"),
+        (".b.example", "b.example"),
+        (".b.example", "*.b.example"),
+        ("b.example", ".b.example"),
+        ("*.b.example", ".b.example"),
+    ] {
+        let policy = import(&format!(
+            "{ZONES} server {{ server_name a.example; }} server {{ server_name {first}; }}
+             server {{ server_name {second}; limit_req zone=general; }}"
+        ));
+        assert!(!policy.contains("[[limit]]"), "{first} {second}\n{policy}");
+        let why = "servers before it have its names and ports";
+        assert!(policy.contains(why), "{first} {second}\n{policy}");
+    }
+}
+
 /// nginx takes the longest of the locations side by side, and only then looks within it.
 #[test]
 fn a_location_within_a_shorter_one_is_not_reached() {
