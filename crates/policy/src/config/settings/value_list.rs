@@ -37,6 +37,8 @@ impl ListName<'_> {
                 return;
             }
         };
+        // Editors begin a file with a byte order mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut wrong = 0;
         for (number, line) in (1..).zip(text.lines()) {
             let value = without_comment(line);
@@ -120,9 +122,11 @@ mod tests {
 
     fn blocked(name: &str) -> Result<String, String> {
         match name {
-            "blocked.txt" => Ok("# nightly\n192.0.2.0/24\r\n\n  2001:db8::1 # one\n".into()),
+            "blocked.txt" => {
+                Ok("\u{feff}# nightly\n192.0.2.0/24\r\n\n  2001:db8::1 # one\n".into())
+            }
             "empty.txt" => Ok("# none today\n".into()),
-            "keys" => Ok("a#b\nc d\nx*\n".into()),
+            "keys" => Ok("\u{feff}a#b\nc d\nx*\n".into()),
             _ => Err("no such file".into()),
         }
     }
