@@ -212,7 +212,7 @@ fn a_key_that_is_banned_by_hand_is_banned_in_all_processes_and_after_a_restart()
             rows[n + 1] = part('plain') .. part(part(tostring(n))) .. part('ban') .. part(ends)
         end
         redis.call('SET', KEYS[1], table.concat(rows))";
-    redis.run(&["eval", fill, "1", "rk:{by-hand}"]);
+    redis.run(&["eval", fill, "1", "rk:{#by-hand}"]);
     heard(&again, "10000", true);
     let (code, _, why) = bans(&again, &["add", "plain", "three", "--for", "1h"]);
     assert_eq!(code, Some(2), "{why}");
@@ -233,7 +233,7 @@ fn bans_by_hand_are_written_back_to_a_store_that_has_lost_them() {
     assert_eq!(code, Some(0));
     heard(&two, "one", true);
     redis.run(&["flushall"]);
-    let is_back = || (redis.query(&["exists", "rk:{by-hand}"]).trim() == "1").then_some(());
+    let is_back = || (redis.query(&["exists", "rk:{#by-hand}"]).trim() == "1").then_some(());
     clock::poll("the table", Duration::from_secs(5), is_back).expect("it is written back");
     for node in [&one, &two, &node(2)] {
         heard(node, "one", true);

@@ -1,7 +1,7 @@
 //! By hand: the table of the keys that operators banned or allowed, kept for all processes.
 //!
 //! ```text
-//!   an act of an operator --replaces--> rk:{by-hand}, one value: a version, and bytes of the caller
+//!   an act of an operator --replaces--> rk:{#by-hand}, one value: a version, and bytes of the caller
 //!   each process, once a second ------> the bytes, if the version is another
 //! ```
 
@@ -9,6 +9,7 @@ use ratekeeper_core::Nanos;
 use redis::Value;
 
 use super::RedisStore;
+use super::name;
 use super::servers::node::ScriptCall;
 use super::slot::slot_of;
 use crate::StoreError;
@@ -41,7 +42,7 @@ impl RedisStore {
     }
 
     async fn run_by_hand(&self, arguments: Vec<Vec<u8>>) -> Result<Option<Vec<u8>>, StoreError> {
-        let name = format!("{}:{{by-hand}}", self.config.prefix).into_bytes();
+        let name = name::by_hand(&self.config.prefix);
         let call = ScriptCall {
             script: &self.scripts.by_hand,
             keys: &[&name],

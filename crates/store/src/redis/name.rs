@@ -68,6 +68,16 @@ pub(super) fn name(prefix: &str, label: &Label, key: Key<'_>) -> Box<[u8]> {
     name.into_bytes().into()
 }
 
+/// Returns a name in the slot of this one that no key has: no escaped value ends with `#`.
+pub(super) fn beside(name: &[u8]) -> Vec<u8> {
+    [name, b"#"].concat()
+}
+
+/// Returns the name of the table of the keys set by hand. No limit has it: no name of one has a `#`.
+pub(super) fn by_hand(prefix: &str) -> Vec<u8> {
+    format!("{prefix}:{{#by-hand}}").into_bytes()
+}
+
 /// A key as its name shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct NamedKey {
@@ -280,13 +290,20 @@ mod tests {
     /// Covers prefixes, limits' names and all bytes that could be mistaken for a separator.
     #[test]
     fn no_two_keys_share_a_name() {
-        let pieces: [&[u8]; 7] = [b"", b"a", b"limit", b"}:limit", b":", b"#", b"%3A"];
+        let pieces: [&[u8]; 8] = [b"", b"a", b"a?", b"limit", b"}:limit", b":", b"#", b"%3A"];
         let mut names = HashSet::new();
         let mut count = 0;
         let mut add = |name: String| {
-            assert!(names.insert(name.clone()), "{name}");
+            let probe = String::from_utf8(beside(name.as_bytes())).unwrap();
+            assert!(names.insert(name.clone()) && names.insert(probe), "{name}");
             count += 1;
         };
+        add(String::from_utf8(by_hand("rk")).unwrap());
+        let by_hand = Label {
+            limit: "by-hand".into(),
+            ..label()
+        };
+        add(named_by(&by_hand, &[]));
         for label in [label(), last()] {
             add(named_by(&label, &[]));
             for a in pieces {
@@ -303,6 +320,6 @@ mod tests {
                 add(String::from_utf8(name).unwrap());
             }
         }
-        assert_eq!(count, 2 * (1 + 7 + 49 + 343 + 3));
+        assert_eq!(count, 2 + 2 * (1 + 8 + 64 + 512 + 3));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a call fails over  rk:{ada}:daily  three times in a row
-//!   write              rk:{ada}:daily?   every PROBE --refused, no answer--> later again
+//!   write              rk:{ada}:daily#   every PROBE --refused, no answer--> later again
 //!                                                    \-> written, or another's slot: back
 //! ```
 //!
@@ -15,13 +15,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Manner, REST, RedisNode, ScriptCall};
+use crate::redis::name::beside;
 use crate::redis::script::Script;
 use crate::redis::trouble::Trouble;
 
 /// Time between probes of a server that rests.
 const PROBE: Duration = Duration::from_millis(100);
-/// Suffix of the name that a probe writes; no limit's key ends with it.
-const MARK: &[u8] = b"?";
 
 /// A server that rests, and the name that probes write.
 pub(super) struct Probed {
@@ -34,7 +33,7 @@ impl Probed {
     pub(super) fn new(node: &Arc<RedisNode>, key: Option<&[u8]>) -> Self {
         Self {
             node: Arc::downgrade(node),
-            name: key.map(|key| [key, MARK].concat()),
+            name: key.map(beside),
         }
     }
 
