@@ -82,12 +82,21 @@ impl From<RedisError> for Trouble {
                 None => Self::Refused(why),
             },
             "WRONGTYPE" | "FOREIGN" => Self::Foreign(why),
-            // Scripts raise errors only over a value that cannot be read.
-            "ERR" if why.contains("user_script") => Self::Foreign(why),
+            // Scripts raise errors only over a value that cannot be read, and the user's rights.
+            "ERR" if why.contains("user_script") && !DENIED.iter().any(|it| why.contains(it)) => {
+                Self::Foreign(why)
+            }
             _ => Self::Refused(why),
         }
     }
 }
+
+/// Beginnings of errors over a command that the user may not run from a script: of Redis 6.2 and 7.0,
+/// and of later servers.
+const DENIED: [&str; 2] = [
+    "The user executing the script can't",
+    "ACL failure in script",
+];
 
 /// Returns the code of a server's error. Redis 6.2 wraps the errors of a script's commands:
 /// `ERR Error running script (..): @user_script:35: @user_script: 35: -OOM command not ..`.
@@ -137,6 +146,18 @@ mod tests {
                 "foreign",
             ),
             ("NOPERM", "this user has no permissions".into(), "refused"),
+            (
+                "ERR",
+                wrapped("The user executing the script can't run this command or subcommand"),
+                "refused",
+            ),
+            (
+                "ERR",
+                "ACL failure in script: User default has no permissions to run the 'set' command \
+                 script: c52b, on @user_script:26."
+                    .into(),
+                "refused",
+            ),
         ] {
             let error = redis::make_extension_error(code.into(), Some(detail.clone()));
             let kind = match Trouble::from(error) {

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::conforms::tomorrow;
 use crate::punctual::in_time;
 use crate::relay::Relay;
-use crate::server::{Server, programs, signal};
+use crate::server::{Server, every_program, programs, signal};
 
 /// Deadline of a decision that is to be made, however busy the machine is.
 const PATIENT: Duration = Duration::from_secs(30);
@@ -283,6 +283,27 @@ fn a_foreign_key_fails_alone_and_is_not_changed() {
             )
         });
         assert_eq!(others, (true, false, true, false, true, true));
+    }
+}
+
+/// A server that denies a command to the scripts fails as a whole: no value is foreign.
+#[test]
+fn missing_rights_are_a_failure_of_the_store() {
+    for program in every_program() {
+        for command in ["get", "set", "time"] {
+            let server = Server::start(&program, &[]);
+            let bench = Bench::patient(RedisServers::One(server.url()));
+            assert!(bench.ask("ada", 1).unwrap());
+            let mut denied = redis::cmd("ACL");
+            denied
+                .arg("SETUSER")
+                .arg("default")
+                .arg(format!("-{command}"));
+            denied.exec(&mut server.connect()).unwrap();
+            let refused = bench.ask("ada", 1).unwrap_err();
+            let is_down = matches!(refused, StoreError::Unavailable(_)) && bench.ping().is_err();
+            assert!(is_down, "{program:?}, {command}: {refused}");
+        }
     }
 }
 
