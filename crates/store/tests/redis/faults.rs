@@ -114,6 +114,15 @@ impl Bench {
         panic!("the store did not recover in time");
     }
 
+    /// Waits until this number of tasks is left: each carries the bytes of a connection.
+    fn until_connections(&self, count: usize) {
+        let begun = Instant::now();
+        while self.runtime.metrics().num_alive_tasks() != count {
+            assert!(begun.elapsed() < RECOVERY, "not {count} connections");
+            crate::server::wait_a_little();
+        }
+    }
+
     /// Returns `Ok` if the store answers, as its fallback asks.
     pub(crate) fn ping(&self) -> Result<(), StoreError> {
         self.runtime.block_on(self.store.ping())
@@ -167,6 +176,23 @@ fn a_lost_connection_is_replaced() {
         // The loss may be noticed by the next call, which may have run: it is not sent again.
         let lost = bench.until_passed("ada");
         check_left(bench.left("ada"), 998, lost);
+    }
+}
+
+/// A server may close a connection that is idle, as its `timeout` says.
+#[test]
+fn a_connection_that_has_ended_before_a_call_is_replaced_without_a_loss() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let bench = Bench::patient(RedisServers::One(server.url()));
+        assert_eq!(bench.ask("ada", 1), Ok(true));
+        bench.until_connections(1);
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL").arg("TYPE").arg("normal");
+        kill.exec(&mut server.connect()).unwrap();
+        bench.until_connections(0);
+        assert_eq!(bench.ask("ada", 1), Ok(true));
+        assert_eq!(bench.left("ada"), 998);
     }
 }
 

@@ -276,7 +276,7 @@ impl From<redis::RedisError> for Failed {
 #[derive(Clone)]
 pub(crate) struct ServerConnection {
     pub(crate) connection: MultiplexedConnection,
-    _carrier: Arc<Carrier>,
+    carrier: Arc<Carrier>,
 }
 
 /// The task that moves a connection's bytes.
@@ -289,6 +289,12 @@ impl Drop for Carrier {
 }
 
 impl ServerConnection {
+    /// Returns true if the connection has ended, for example because the server closed it while it
+    /// was idle: what is sent now does not run.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.carrier.0.is_finished()
+    }
+
     fn carried<D>(made: RedisResult<(MultiplexedConnection, D)>) -> RedisResult<Self>
     where
         D: Future<Output = ()> + Send + 'static,
@@ -296,7 +302,7 @@ impl ServerConnection {
         let (connection, driver) = made?;
         Ok(Self {
             connection,
-            _carrier: Arc::new(Carrier(tokio::spawn(driver).abort_handle())),
+            carrier: Arc::new(Carrier(tokio::spawn(driver).abort_handle())),
         })
     }
 }

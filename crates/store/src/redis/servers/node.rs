@@ -306,7 +306,7 @@ impl RedisNode {
 
     async fn connection(&self) -> Result<ServerConnection, Trouble> {
         let mut kept = self.line.lock().await;
-        if let Some(line) = &*kept {
+        if let Some(line) = kept.as_ref().filter(|line| !line.has_ended()) {
             return Ok(line.clone());
         }
         // Rare and large: boxed to keep it out of the future of every call.
