@@ -9,7 +9,7 @@ use http::HeaderMap;
 use ratekeeper::{Answer, Clock, Keeper};
 use ratekeeper_core::{Origin, Time};
 use ratekeeper_policy::{RevealKeys, Settings, envoy};
-use ratekeeper_store::AnyStore;
+use ratekeeper_store::{AnyStore, StoreError};
 
 use crate::admin::Streams;
 use crate::byte_budget::{ByteBudget, MAX_BODY_BYTES};
@@ -187,6 +187,12 @@ impl ServiceContext {
             let now = self.now();
             self.observers.metrics.process.wrong_token(caller, now);
         }
+    }
+
+    /// Logs a call that the store could not answer.
+    pub(crate) fn store_failed(&self, error: &StoreError) {
+        let now = self.now();
+        self.observers.metrics.process.store_failed(error, now);
     }
 
     /// Returns true if this is the first report of an untrusted proxy in this hour of that policy.

@@ -30,12 +30,12 @@ pub(super) async fn list(shared: &ServiceContext, query: &str) -> CallResult {
         _ if rule.limit.algorithm.bans().is_none() => BanPage::default(),
         AnyStore::Memory(memory) => in_memory(memory, rule, top, now),
         AnyStore::Redis(_) if rule.key_parts().next().is_none() => {
-            keyless(shared.keeper.store(), rule, now).await?
+            keyless(shared, rule, now).await?
         }
         AnyStore::Redis(redis) => {
             let limits: Vec<_> = rule.limits().collect();
             let page = redis.main().bans(&limits, from.as_ref(), top, now).await;
-            page.map_err(doors::store_down)?
+            page.map_err(|error| doors::store_down(shared, error))?
         }
     };
     // Without `reveal` as a call that lifts a ban takes them.
@@ -125,11 +125,11 @@ fn in_memory(memory: &MemoryStore, rule: &Rule, top: usize, now: Time) -> BanPag
 }
 
 /// The bans of a limit for all requests together: one for each of its numbers at most.
-async fn keyless(store: &AnyStore, rule: &Rule, now: Time) -> Result<BanPage, Problem> {
+async fn keyless(shared: &ServiceContext, rule: &Rule, now: Time) -> Result<BanPage, Problem> {
     let mut bans = Vec::new();
     for limit in rule.limits() {
         let key = Vec::new();
-        let decision = shared_key(store, limit, Key::from_bytes(&key), now).await?;
+        let decision = shared_key(shared, limit, Key::from_bytes(&key), now).await?;
         if let Some(decision) = decision.filter(|decision| decision.verdict.is_ban()) {
             bans.push(BannedKey {
                 entry: KeyEntry { key, decision },
@@ -228,7 +228,10 @@ pub(super) async fn set_by_hand(
         Some(entry) => table.set(limit, key, entry),
         None => table.lift(limit, key),
     });
-    if has_room.await.map_err(doors::store_down)? {
+    if has_room
+        .await
+        .map_err(|error| doors::store_down(shared, error))?
+    {
         return Ok(before);
     }
     let detail = format!("{MAX_BY_HAND} keys are banned or allowed by hand; lift some of them");
@@ -248,10 +251,10 @@ async fn lift_ban(shared: &ServiceContext, rule: &Rule, key: Key<'_>) -> Result<
         let before = store
             .look(&[charge], now)
             .await
-            .map_err(doors::store_down)?;
+            .map_err(|error| doors::store_down(shared, error))?;
         was_banned |= before.each.iter().any(|each| each.verdict.is_ban());
         let lifted = store.ban(&[charge], Nanos::ZERO, now).await;
-        lifted.map_err(doors::store_down)?;
+        lifted.map_err(|error| doors::store_down(shared, error))?;
     }
     shared.observers.bans.lift(rule.limit.id, key);
     Ok(was_banned)

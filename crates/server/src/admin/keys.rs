@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Nanos, Permits, Time, Verdict};
 use ratekeeper_policy::{KeyBytes, Policy, RevealKeys, Rule, Variant};
-use ratekeeper_store::{AnyStore, Store, StoreError};
+use ratekeeper_store::{Store, StoreError};
 use serde_json::{Value, json};
 
 use super::query::{Query, find};
@@ -70,7 +70,7 @@ pub(super) async fn key(shared: &ServiceContext, name: &str, query: &str) -> Cal
         let decision = if is_there {
             store.local().key(limit, key, now)
         } else {
-            shared_key(store, limit, key, now).await?
+            shared_key(shared, limit, key, now).await?
         };
         if let Some(decision) = decision {
             found = Some((quota, decision));
@@ -119,7 +119,7 @@ pub(super) async fn reset(shared: &ServiceContext, name: &str, query: &str) -> C
     let limits = limits.flat_map(|rule| numbers(rule, rule.variants.of_key(key)));
     let charges: Vec<Charge<'_>> = limits.map(|(limit, _)| free_charge(limit, key)).collect();
     let had = shared.keeper.store().reset(&charges, now).await;
-    let had = had.map_err(doors::store_down)?;
+    let had = had.map_err(|error| doors::store_down(shared, error))?;
     if by_hand::of_key(shared, rule, key).is_some() {
         bans::set_by_hand(shared, rule, key, None).await?;
     }
@@ -140,17 +140,17 @@ pub(super) async fn reset(shared: &ServiceContext, name: &str, query: &str) -> C
 
 /// Returns the state of a key in a shared store; `None` if it owes nothing.
 pub(super) async fn shared_key(
-    store: &AnyStore,
+    shared: &ServiceContext,
     limit: &Limit,
     key: Key<'_>,
     now: Time,
 ) -> Result<Option<Decision>, Problem> {
     let charge = free_charge(limit, key);
-    let looked = store.look(&[charge], now).await;
-    let decisions = looked.map_err(doors::store_down)?;
+    let looked = shared.keeper.store().look(&[charge], now).await;
+    let decisions = looked.map_err(|error| doors::store_down(shared, error))?;
     if decisions.without_store {
         let why = "the state of the key is not known here".into();
-        return Err(doors::store_down(StoreError::Unavailable(why)));
+        return Err(doors::store_down(shared, StoreError::Unavailable(why)));
     }
     let owes = |decision: &Decision| decision.reset_after > Nanos::ZERO;
     Ok(decisions.each.first().copied().filter(owes))

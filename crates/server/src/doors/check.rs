@@ -271,15 +271,15 @@ pub(super) async fn ask(
         CheckCall::Refund => keeper.refund(&facts, scope).await.map(Box::new),
         CheckCall::Reset => keeper.reset(&facts, scope).await.map(Box::new),
     };
-    answer.map_err(store_down)
+    answer.map_err(|error| store_down(shared, error))
 }
 
 /// Returns the problem without internal details, which are in the log.
-pub(crate) fn store_down(error: StoreError) -> Problem {
+pub(crate) fn store_down(shared: &ServiceContext, error: StoreError) -> Problem {
     if let StoreError::Unsupported(why) = error {
         return Problem::new(NO_REFUND, why);
     }
-    tracing::warn!(event = "store.failed", %error);
+    shared.store_failed(&error);
     Problem::new(STORE_DOWN, "the store does not answer, try again later")
 }
 

@@ -34,14 +34,22 @@ pub(super) async fn acquire(
 /// `POST /v1/release`: gives permits back.
 pub(super) async fn release(shared: &ServiceContext, body: Bytes) -> CallResult {
     let permits = request::permits(&body)?;
-    let back = shared.keeper.release(&permits).await.map_err(store_down)?;
+    let back = shared
+        .keeper
+        .release(&permits)
+        .await
+        .map_err(|error| store_down(shared, error))?;
     Ok(json(StatusCode::OK, answer::released(&permits, &back)))
 }
 
 /// `POST /v1/renew`: lets permits be kept for their whole lease again.
 pub(super) async fn renew(shared: &ServiceContext, body: Bytes) -> CallResult {
     let permits = request::permits(&body)?;
-    let ends = shared.keeper.renew(&permits).await.map_err(store_down)?;
+    let ends = shared
+        .keeper
+        .renew(&permits)
+        .await
+        .map_err(|error| store_down(shared, error))?;
     Ok(json(StatusCode::OK, answer::renewed(&permits, &ends)))
 }
 

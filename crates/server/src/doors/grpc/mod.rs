@@ -130,11 +130,11 @@ impl ConnectionContext {
 }
 
 /// Shows no internal details, which are in the log. Envoy's `failure_mode_deny` decides.
-fn store_down(error: StoreError) -> GrpcStatus {
+fn store_down(shared: &ServiceContext, error: StoreError) -> GrpcStatus {
     if let StoreError::Unsupported(why) = error {
         return wrong(why);
     }
-    tracing::warn!(event = "store.failed", %error);
+    shared.store_failed(&error);
     GrpcStatus::new(Code::Unavailable, "the store cannot answer")
 }
 

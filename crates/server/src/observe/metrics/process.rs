@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use http::HeaderValue;
 use parking_lot::Mutex;
 use ratekeeper_core::Time;
+use ratekeeper_store::StoreError;
 
 use super::family::MetricList;
 use super::{ReportResult, table};
@@ -39,6 +40,7 @@ pub(crate) struct Process {
     accept_log: LogGate,
     wrong_tokens: Counter,
     wrong_token_log: LogGate,
+    store_log: LogGate,
     /// Listeners with certificates.
     pub(crate) tls: OnceLock<Vec<Arc<ListenerTls>>>,
     /// Requests that an application went on with after their clients had left.
@@ -68,6 +70,13 @@ impl Process {
         self.wrong_tokens.add(1);
         if let Some(suppressed) = self.wrong_token_log.opens(now) {
             tracing::warn!(event = "admin.wrong_token", %caller, suppressed);
+        }
+    }
+
+    /// Reports a call that the store could not answer; at most one line a second does.
+    pub(crate) fn store_failed(&self, error: &StoreError, now: Time) {
+        if let Some(suppressed) = self.store_log.opens(now) {
+            tracing::warn!(event = "store.failed", %error, suppressed);
         }
     }
 
@@ -182,5 +191,38 @@ impl RequestFault {
             BROKEN_BODY => Some(Self::BodyBroken),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use ratekeeper_core::Nanos;
+    use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+
+    use super::*;
+
+    /// Counts the lines of a log.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<AtomicUsize>);
+
+    impl<S: tracing::Subscriber> Layer<S> for Lines {
+        fn on_event(&self, _: &tracing::Event<'_>, _: Context<'_, S>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn calls_that_the_store_fails_are_one_line_a_second() {
+        let (process, lines) = (Process::default(), Lines::default());
+        let log = tracing_subscriber::registry().with(lines.clone());
+        tracing::subscriber::with_default(log, || {
+            for millis in [0, 1, 500, 999, 1_000, 1_001] {
+                let now = Time::ZERO + Nanos::from_millis(millis);
+                process.store_failed(&StoreError::Unavailable("away".into()), now);
+            }
+        });
+        assert_eq!(lines.0.load(Ordering::Relaxed), 2);
     }
 }
