@@ -27,7 +27,7 @@ pub struct EnvoyDescriptor<'a> {
     pub entries: SmallVec<[(&'a str, &'a str); 4]>,
     /// Replaces the rule of the configuration.
     pub limit: Option<Override>,
-    /// Its own cost; 0 only looks. Values above 2^32 - 1 count as 2^32 - 1.
+    /// Its own cost; 0 only looks. Values above 2^53 count as 2^53.
     pub hits_addend: Option<u64>,
     /// Direction of the hits.
     pub direction: Direction,

@@ -163,8 +163,7 @@ fn metadata_of(answer: &EnvoyAnswer<'_>, request: &RateLimitRequest) -> BTreeMap
             fields["limit"] = override_text(limit).into();
         }
         if let Some(hits) = descriptor.hits_addend {
-            // More than 2^32 - 1 counts as that.
-            fields["hitsAddend"] = u32::try_from(hits).unwrap_or(u32::MAX).into();
+            fields["hitsAddend"] = hits.into();
         }
         fields
     });
