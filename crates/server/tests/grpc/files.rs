@@ -184,6 +184,30 @@ fn a_refusal_without_redis_does_not_say_that_a_quota_is_used() {
 }
 
 #[test]
+fn statuses_without_redis_tell_what_this_process_knows() {
+    let first = |choice: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = LIMITS.replace("requests_per_unit: 1", "requests_per_unit: 5");
+        std::fs::write(directory.path().join("limits.yaml"), limits).unwrap();
+        let policy = format!(
+            "version = 1\n[envoy]\nconfig = \"limits.yaml\"\non_store_error = \"{choice}\"\n\
+             [store.redis]\nurl = \"redis://127.0.0.1:1\"\nnodes = 2"
+        );
+        let fixture = Fixture::in_directory(&policy, directory);
+        let answer: RateLimitResponse = run(async {
+            let mut client = Client::connect(fixture.grpc()).await;
+            client.call(SHOULD_RATE_LIMIT, &user("ada")).await.read()
+        });
+        let status = &answer.statuses[0];
+        let limit = status.current_limit.as_ref();
+        limit.map(|limit| (limit.requests_per_unit, status.limit_remaining))
+    };
+    assert_eq!(first("local"), Some((5, 1)), "two of five are for this one");
+    assert_eq!(first("allow"), None);
+    assert_eq!(first("deny"), None);
+}
+
+#[test]
 fn calls_without_redis_follow_on_store_error() {
     let unavailable = (14, "the store cannot answer".to_owned());
     for (settings, nodes, expected) in [

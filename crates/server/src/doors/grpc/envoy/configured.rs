@@ -6,13 +6,14 @@ use std::sync::Arc;
 use prost_types::value::Kind;
 use prost_types::{Duration, Struct, Value};
 use ratekeeper::{Clock, RateLimitError, problem};
+use ratekeeper_core::Outage;
 use ratekeeper_policy::envoy::{
     CurrentLimit, DescriptorAnswer, Direction, EnvoyAnswer, EnvoyCall, EnvoyCode, EnvoyConfig,
     EnvoyDescriptor, Override,
 };
 use ratekeeper_policy::{EnvoyBody, Refusal};
 use ratekeeper_wire::rate_limit_descriptor::RateLimitOverride;
-use ratekeeper_wire::rate_limit_response::{DescriptorStatus, RateLimit};
+use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use ratekeeper_wire::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse, RateLimitUnit};
 use serde_json::{Map, Value as Json, json};
 
@@ -60,9 +61,13 @@ fn response(
     let policy = shared.keeper.policy();
     let settings = &policy.settings.envoy;
     let over = answer.overall == EnvoyCode::OverLimit;
-    let statuses: Vec<_> = answer.statuses.iter().map(status).collect();
-    let (texts, refusal) = (fields::texts_of(&statuses), Refusal::default());
     let outage = answer.without_store.then_some(config.settings().outage);
+    // Without the store, a share of each limit is counted here, as if all processes did the same.
+    let store = shared.keeper.store().shared().filter(|_| outage.is_some());
+    let nodes = store.map_or(1, |store| store.nodes().get());
+    let statuses = answer.statuses.iter().map(|one| status(one, nodes));
+    let mut statuses: Vec<_> = statuses.collect();
+    let (texts, refusal) = (fields::texts_of(&statuses), Refusal::default());
     let reports = fields::reports_of(&statuses, &texts, &refusal, outage);
     let over_limits = reports
         .iter()
@@ -89,6 +94,15 @@ fn response(
     }
     response.dynamic_metadata =
         Some(Struct { fields: metadata }).filter(|metadata| !metadata.fields.is_empty());
+    for status in &mut statuses {
+        let is_known = match outage {
+            None => true,
+            Some(Outage::Local) => status.code() == Code::Ok,
+            Some(_) => false,
+        };
+        // Envoy makes fields of it, so it is left out if the remaining quota is not known.
+        status.current_limit.take_if(|_| !is_known);
+    }
     response.statuses = statuses;
     response
 }
@@ -131,11 +145,13 @@ fn overriding(limit: &RateLimitOverride) -> Result<Override, grpc::GrpcStatus> {
     })
 }
 
-fn status(status: &DescriptorAnswer<'_>) -> DescriptorStatus {
+/// Returns the status of a descriptor whose limit is shared by `nodes` processes.
+fn status(status: &DescriptorAnswer<'_>, nodes: u32) -> DescriptorStatus {
+    let limit = status.current_limit.as_ref().map(limit);
     DescriptorStatus {
         code: code(status.code == EnvoyCode::OverLimit).into(),
-        current_limit: status.current_limit.as_ref().map(limit),
-        limit_remaining: status.limit_remaining,
+        limit_remaining: status.limit_remaining / limit.as_ref().map_or(1, |_| nodes),
+        current_limit: limit,
         duration_until_reset: status.reset_after_s.map(|seconds| Duration {
             seconds: i64::try_from(seconds).unwrap_or(i64::MAX),
             nanos: 0,
