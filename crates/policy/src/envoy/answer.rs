@@ -86,7 +86,7 @@ pub struct Hits {
     pub near_limit: u64,
     /// All hits of a call that passed.
     pub within_limit: u64,
-    /// All hits of a call that would have been over, but for shadow mode.
+    /// Hits beyond the limit that passed because of shadow mode.
     pub shadow_mode: u64,
 }
 
@@ -133,7 +133,7 @@ impl CountedHits {
             over_limit,
             near_limit,
             within_limit: if over { 0 } else { self.hits },
-            shadow_mode: if over && self.shadow { self.hits } else { 0 },
+            shadow_mode: if self.shadow { over_limit } else { 0 },
         }
     }
 }
@@ -169,7 +169,7 @@ mod tests {
             let seen = [split.over_limit, split.near_limit, split.within_limit];
             assert_eq!(seen, [over, near, within], "{counted:?}");
             assert_eq!(split.total_hits, hits);
-            assert_eq!(split.shadow_mode, if after > limit { hits } else { 0 });
+            assert_eq!(split.shadow_mode, over, "what the Go service counts");
         }
     }
 }
