@@ -28,7 +28,7 @@ pub struct EnvoyAnswer<'c> {
     pub shadowed: bool,
     /// One for each descriptor, in their order.
     pub statuses: SmallVec<[DescriptorAnswer<'c>; 4]>,
-    /// Metadata of the rules that passed, merged: the first rule with a field wins.
+    /// Metadata of the rules that passed, merged: the first rule with a field wins, also in tables.
     pub metadata: Map<String, Value>,
     /// True if the call was decided without the store, by `on_store_error`.
     pub without_store: bool,

@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Permits, Time};
-use serde_json::Map;
+use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
 use super::answer::{CountedHits, CounterSeries, DescriptorAnswer, EnvoyAnswer, EnvoyCode, Hits};
@@ -183,9 +183,7 @@ impl<'c> Plan<'c> {
             if let Some(own) = rule.and_then(|rule| rule.metadata.as_ref())
                 && settings.dynamic_metadata
             {
-                for (field, value) in own {
-                    metadata.entry(field).or_insert_with(|| value.clone());
-                }
+                merge(&mut metadata, own);
             }
         }
         let over = over || quotas_over == Some(true);
@@ -318,6 +316,17 @@ impl<'c> Plan<'c> {
             hits: series
                 .filter(|_| taken)
                 .map(|series| counted.of_series(series)),
+        }
+    }
+}
+
+/// Adds the fields that are not there yet; tables that are in both are merged.
+fn merge(all: &mut Map<String, Value>, own: &Map<String, Value>) {
+    for (field, value) in own {
+        match (all.get_mut(field), value) {
+            (None, _) => drop(all.insert(field.clone(), value.clone())),
+            (Some(Value::Object(all)), Value::Object(own)) => merge(all, own),
+            _ => {}
         }
     }
 }
