@@ -15,8 +15,9 @@
 //!   known to be near its end.
 //! * The gap ends after `t`, and with any answer that reports room again.
 //! * Default 10 %: most bursts never reach it, and a tenth suffices to space out the rest.
-//! * Bound: before the end of `t`, fewer than `max(r, 1)` requests leave unless another
-//!   answer comes. Those that find no place leave at its end, where nothing is known yet.
+//! * Bound: besides those that wait already, which keep their places, fewer than `max(r, 1)`
+//!   requests leave before the end of `t` unless another answer comes. Those that find no place
+//!   leave at its end, where nothing is known yet.
 //! * A `t` of more than ten minutes is not believed, as in [`RetryAfter`](crate::RetryAfter).
 //! * Source: draft-ietf-httpapi-ratelimit-headers-11 (2026), where `t` is the span within
 //!   which no more than `r` may be used.
@@ -84,11 +85,10 @@ impl Pacing {
         };
         // The first request waits too, because the remaining quota may be zero. Requests that
         // already wait keep their places, unless there is room again.
-        if gap == Nanos::ZERO {
+        if gap == Nanos::ZERO || self.gap_until <= now {
             self.next = now;
-        } else if self.gap_until <= now || self.gap == Nanos::ZERO {
-            self.next = now + gap;
         }
+        self.next = self.next.max(now + gap);
         (self.gap, self.gap_until) = (gap, now + within);
     }
 
@@ -162,6 +162,19 @@ mod tests {
         assert_eq!(pacing.next_wait(at(11_000)), Nanos::from_secs(10));
         pacing.learn(at(12_000), r#""a";r=90;t=10"#, r#""a";q=100"#);
         assert_eq!(pacing.next_wait(at(12_000)), Nanos::ZERO);
+    }
+
+    #[test]
+    fn an_answer_with_less_left_holds_for_requests_that_do_not_wait_yet() {
+        let mut pacing = Pacing::default();
+        pacing.learn(at(0), r#""a";r=5;t=10"#, r#""a";q=100"#);
+        assert_eq!(
+            pacing.next_wait(at(0)),
+            Nanos::from_secs(2),
+            "keeps its place"
+        );
+        pacing.learn(at(1_000), r#""a";r=0;t=60"#, r#""a";q=100"#);
+        assert_eq!(pacing.next_wait(at(1_000)), Nanos::from_secs(60));
     }
 
     #[test]
