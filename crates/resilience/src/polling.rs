@@ -107,7 +107,8 @@ impl PollPace {
     /// Takes the next free moment and returns how long to wait for it; `None` if it is not
     /// before `deadline`, or more than an hour away.
     pub fn next_wait(&self, now: Time, deadline: Deadline) -> Option<Nanos> {
-        let longest = deadline.time().since(now);
+        let left = deadline.time().since(now).as_nanos();
+        let longest = Nanos::from_nanos(left.checked_sub(1)?);
         let mut tat = lock(&self.tat);
         let reserved = self.limit.reserve(&mut tat, now, Permits::ONE, longest);
         reserved.verdict.wait()
@@ -181,7 +182,14 @@ mod tests {
         }
         let soon = Deadline::within(Time::ZERO, Nanos::from_secs(99));
         assert_eq!(pace.next_wait(Time::ZERO, soon), None);
+        let at_once = Deadline::within(Time::ZERO, Nanos::from_secs(100));
+        assert_eq!(
+            pace.next_wait(Time::ZERO, at_once),
+            None,
+            "at it, not before"
+        );
         let later = Time::ZERO + Nanos::from_secs(1_000);
+        assert_eq!(pace.next_wait(later, soon), None, "it has passed");
         assert_eq!(pace.next_wait(later, NEVER), Some(Nanos::ZERO));
         assert_eq!(PollPace::new(Nanos::ZERO).unwrap_err(), Error::Gap);
         assert_eq!(
