@@ -156,7 +156,8 @@ impl<'a> Outcome<'a> {
                 ..self.decision
             },
             cost: self.cost,
-            key_missing: self.key_missing,
+            // Where another key was counted, the request has a cost.
+            key_missing: self.key_missing && self.cost == Permits::ZERO,
             outage: self.outage,
             refusal: &self.rule.refusal,
         }

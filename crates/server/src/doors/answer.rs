@@ -173,7 +173,7 @@ fn push_outcome(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
         push_count(json, ",\"retry_after_ms\":", retry_after);
     }
     push_reason(json, outcome);
-    if outcome.key_missing && outcome.decision.verdict == Verdict::DenyForever {
+    if outcome.decision.verdict == Verdict::DenyForever && outcome.report().key_missing {
         push(json, ",\"key_missing\":true");
     }
     if let Some(delay) = delay {

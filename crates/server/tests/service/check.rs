@@ -67,6 +67,13 @@ fn a_refusal_for_a_missing_key_says_so() {
         let is_said = answer.body.contains("\"key_missing\":true");
         assert_eq!(is_said, expected, "{}", answer.body);
     }
+    let instead = Fixture::new(POLICY); // counted by address, and refused for its cost
+    let body = r#"{"request":{"path":"/api/x","ip":"192.0.2.1"},"cost":101}"#;
+    let answer = instead
+        .http()
+        .ask("POST /v1/check?status=200", body.as_bytes());
+    assert!(answer.body.contains("deny_forever"), "{}", answer.body);
+    assert!(!answer.body.contains("key_missing"), "{}", answer.body);
 }
 
 #[test]
