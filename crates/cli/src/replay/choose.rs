@@ -74,6 +74,16 @@ pub(crate) fn alone(policy: &Policy, limit: &str, change: impl Fn(&mut Rule)) ->
     policy
 }
 
+/// Returns the number of a limit and its period, as they are written: a leaky bucket holds fewer
+/// requests, in less time.
+fn number_of(rule: &Rule) -> (u64, Option<Nanos>) {
+    let written = rule
+        .keeps_to
+        .map(|quota| (quota.permits(), Some(quota.per())));
+    let (number, window) = written.unwrap_or((rule.quota, rule.window));
+    (number.get(), window)
+}
+
 /// Returns the policy with another number of a limit: in its text, so that bursts and calendars
 /// stay, or in its quota. `None` if the limit cannot have it.
 fn with_number(source: &PolicySource, policy: &Policy, rule: &Rule, number: u64) -> Option<Policy> {
@@ -86,6 +96,7 @@ fn with_number(source: &PolicySource, policy: &Policy, rule: &Rule, number: u64)
     let (own, _) = after.split_once("\n[[").unwrap_or((after, ""));
     // Without the `anchor`, which is a field of its own.
     let (text, _) = rule.text.split_once(" from ").unwrap_or((&rule.text, ""));
+    let (text, _) = text.split_once(", queue of ").unwrap_or((text, ""));
     // A plan or a candidate may have the same text, in quotes of any kind: another place changes
     // another number.
     for (at, _) in own.match_indices(text) {
@@ -97,7 +108,7 @@ fn with_number(source: &PolicySource, policy: &Policy, rule: &Rule, number: u64)
         let policy = source.parse(ORIGIN).ok()?.policy;
         if policy
             .rule(limit)
-            .is_some_and(|rule| rule.quota.get() == number)
+            .is_some_and(|rule| number_of(rule).0 == number)
         {
             return Some(alone(&policy, limit, |_| {}));
         }
@@ -119,11 +130,12 @@ pub(crate) fn choose(
     output: &mut Output,
 ) -> Result<Choice> {
     let rule = limits::named(policy, limit)?;
+    let (number, window) = number_of(rule);
     let mut choice = Choice {
         limit: limit.into(),
         text: rule.text.clone(),
-        number: rule.quota.get(),
-        window: rule.window,
+        number,
+        window,
         points: BTreeMap::new(),
         requests: 0,
         clients: 0,

@@ -106,6 +106,33 @@ fn a_number_is_chosen_as_it_is_written() {
 }
 
 #[test]
+fn a_number_is_chosen_for_a_leaky_bucket_as_it_is() {
+    let line = |second| {
+        format!("192.0.2.1 - - [22/Jan/2019:07:30:{second} +0000] \"GET / HTTP/1.1\" 200 5\n")
+    };
+    let leaky = LIMIT.replace(
+        "\"3/1m\"\nalgorithm = \"fixed-window\"",
+        "\"2/1m\"\nalgorithm = \"leaky-bucket\"",
+    );
+    for (more, chosen) in [
+        ("", "\n3/1m is the smallest"),
+        (
+            "queue = { max = 1, max_wait = \"1m\" }\n",
+            "\n1/1m, queue of 1 is the smallest",
+        ),
+    ] {
+        let desk = Desk::new()
+            .with("leaky.toml", leaky.clone() + more)
+            .with("access.log", line("00") + &line("20"));
+        let output = stdout(
+            &desk,
+            &["replay", "leaky.toml", "access.log", "--choose", "per-ip"],
+        );
+        assert!(output.contains(chosen), "{output}");
+    }
+}
+
+#[test]
 fn what_is_refused_and_what_would_be_are_told_apart() {
     let blocked =
         "[[override]]\nlimit = \"per-ip\"\nkey = { ip = \"192.0.2.8\" }\nset = \"blocked\"\n";
