@@ -93,7 +93,7 @@ impl Recorder {
     /// Notes a request under a limit that alone decides about it; `hash` is that of its key.
     pub(crate) fn note(&self, outcome: &Outcome<'_>, hash: u64, at: Time) {
         let own_numbers = outcome.variant.is_none() && outcome.numbers.is_none();
-        if !own_numbers || outcome.key_missing || outcome.cost == Permits::ZERO {
+        if !own_numbers || outcome.cost == Permits::ZERO {
             return;
         }
         let limits = self.limits.load();

@@ -179,6 +179,27 @@ fn requests_that_other_limits_refuse_are_left_out() {
 }
 
 #[test]
+fn keys_that_stand_in_for_missing_ones_are_decided_again() {
+    let fixture = Fixture::new(
+        r#"
+version = 1
+[[limit]]
+name  = "api"
+key   = ["attr:user"]
+missing_key = "use:ip"
+limit = "2/1h"
+"#,
+    );
+    let body = json!({ "request": { "ip": "192.0.2.1" } }).to_string();
+    for _ in 0..3 {
+        fixture.http().post("/v1/check", &body);
+    }
+    let found = whatif(&fixture, "limit=api&number=1/1h");
+    assert_eq!(found["present"]["denied"], 1, "as it was decided");
+    assert_eq!(found["numbers"][0]["denied"], 2);
+}
+
+#[test]
 fn other_questions_are_refused_with_the_reason() {
     let fixture = Fixture::new(POLICY);
     for (query, expected) in [
