@@ -52,6 +52,8 @@ pub(super) async fn answer(shared: &Arc<ServiceContext>, query: &str) -> CallRes
         let quota = text.trim().parse::<Quota>();
         let other = quota.and_then(|quota| {
             let algorithm = &rule.limit.algorithm;
+            let saves = quota.burst_size() == quota.permits() && is_leaky(rule);
+            let quota = if saves { quota.burst(1) } else { quota };
             algorithm.with_quota(quota, shared.origin())
         });
         algorithms.push(other.map_err(|error| {
@@ -112,6 +114,12 @@ fn unsuitable(rule: &Rule) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// Returns true if it lets one request pass at a time, however many permits its number has.
+fn is_leaky(rule: &Rule) -> bool {
+    let kept = rule.keeps_to.map(Quota::permits);
+    rule.quota == Permits::ONE && kept > Some(Permits::ONE)
 }
 
 /// Decides the requests of a record by each algorithm.

@@ -200,6 +200,33 @@ limit = "2/1h"
 }
 
 #[test]
+fn a_leaky_bucket_stays_one() {
+    let fixture = Fixture::new(
+        r#"
+version = 1
+[[limit]]
+name  = "even"
+key   = ["attr:user"]
+limit = "2/1m"
+algorithm = "leaky-bucket"
+"#,
+    );
+    let body = json!({ "attributes": { "user": "ada" } }).to_string();
+    for _ in 0..3 {
+        fixture.http().post("/v1/check", &body);
+    }
+    fixture.clock.advance(Nanos::from_secs(15));
+    fixture.http().post("/v1/check", &body);
+    let found = whatif(
+        &fixture,
+        "limit=even&number=4/1m&number=3/1m&number=4/1m+burst+2",
+    );
+    assert_eq!(found["present"]["denied"], 3, "as it was decided");
+    let denied = [0, 1, 2].map(|index| found["numbers"][index]["denied"].as_u64());
+    assert_eq!(denied, [Some(2), Some(3), Some(1)]);
+}
+
+#[test]
 fn other_questions_are_refused_with_the_reason() {
     let fixture = Fixture::new(POLICY);
     for (query, expected) in [
