@@ -188,6 +188,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             }
         };
         for given in given_back(asked, &ends) {
+            let entries = charges.entries.get_mut(given.clone()).into_iter();
+            entries.flatten().for_each(|it| it.cost = Permits::ZERO);
             for decision in decisions.each.get_mut(given).into_iter().flatten() {
                 decision.verdict = Verdict::Allow;
             }

@@ -131,6 +131,14 @@ fn refunded_permits_can_be_spent_in_the_same_call() {
 }
 
 #[test]
+fn what_is_given_back_costs_nothing() {
+    let keeper = keeper(USER_AND_PATH);
+    let answers = call(&keeper, &[(ADA, 2, Act::Charge), (ADA, 1, Act::GiveBack)]);
+    let costs = answers.whole().outcomes().map(|outcome| outcome.cost.get());
+    assert_eq!(costs.collect::<Vec<_>>(), [2, 0]);
+}
+
+#[test]
 fn two_charges_of_one_key_are_decided_together() {
     let keeper = keeper(USER_AND_PATH);
     let twice = [(ADA, 2, Act::Charge), (ADA, 2, Act::Charge)];
