@@ -55,7 +55,7 @@ fn the_files_need_no_token_and_the_state_does() {
 
 #[test]
 fn the_state_has_times_memory_and_requests_near_a_limit() {
-    let fixture = Fixture::new(POLICY);
+    let fixture = Fixture::new(&POLICY.replace("size = 1", "size = 3"));
     for _ in 0..3 {
         fixture.http().post("/v1/check", LOGIN);
     }

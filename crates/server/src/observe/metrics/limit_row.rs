@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper::Outcome;
-use ratekeeper_core::{LimitId, Mode, Outage, Permits, Verdict};
+use ratekeeper_core::{AnyAlgorithm, LimitId, Mode, Outage, Permits, Verdict};
 use ratekeeper_policy::{Allowance, Policy, Role, Rule, RuleMode};
 
 use super::{RequestResult, Tally, durations::Waits};
@@ -241,7 +241,7 @@ impl LimitRow {
         if is_spent && outcome.headroom > Permits::ZERO && has_room {
             self.shed.add(1);
         }
-        if is_known {
+        if is_known && outcome.decision.verdict != Verdict::DenyForever {
             self.note_highest(outcome);
         }
         if outcome.key_missing {
@@ -252,6 +252,7 @@ impl LimitRow {
         if bans {
             self.bans[mode].add(1);
         } else if matches!(did, Did::Allowed | Did::Queued)
+            && shows_share(outcome)
             && self.is_near(outcome.quota(), outcome.decision.remaining)
         {
             counters.near.add(1);
@@ -269,6 +270,9 @@ impl LimitRow {
     /// Notes the share of the limit that the key has spent, if none was higher.
     fn note_highest(&self, outcome: &Outcome<'_>) {
         let is_spent = !outcome.decision.verdict.allows();
+        if !is_spent && !shows_share(outcome) {
+            return;
+        }
         let quota = outcome.quota().get();
         let spent = (outcome.quota() - outcome.decision.remaining).get() * 100;
         let highest = self.highest.load(Ordering::Relaxed);
@@ -310,6 +314,13 @@ impl LimitRow {
         let spent = (quota - remaining).get();
         spent * 100 > quota.get() * u64::from(self.terms.near_percent)
     }
+}
+
+/// Returns true if a request that passes shows how much of its limit is spent. One that holds a
+/// single permit, or is post-paid, has all of it left or nothing.
+fn shows_share(outcome: &Outcome<'_>) -> bool {
+    let is_post_paid = matches!(outcome.limit.algorithm, AnyAlgorithm::WarmUp(_));
+    outcome.quota() > Permits::ONE && !is_post_paid
 }
 
 /// Returns the index in [`MODES`] of a rule; `None` if it is off.
@@ -384,6 +395,49 @@ mod tests {
         let policy = ratekeeper::Keeper::open(&text).unwrap().policy();
         let rule = policy.rules.iter().next().unwrap();
         LimitRow::new(rule, &policy)
+    }
+
+    /// Records the request of this cost under a limit; returns the highest share that was spent, and
+    /// the number of requests that were near.
+    fn spent(limit: &str, costs: &[u64]) -> (u64, u64) {
+        let text = format!("version = 1\n[[limit]]\nname = \"a\"\nkey = [\"all\"]\n{limit}");
+        let keeper = ratekeeper::Keeper::open(&text).unwrap();
+        let policy = keeper.policy();
+        let row = LimitRow::new(policy.rules.iter().next().unwrap(), &policy);
+        for cost in costs {
+            let facts = ratekeeper_policy::Facts {
+                cost: Some(Permits::new(*cost)),
+                ..<_>::default()
+            };
+            let answer = ratekeeper::at_once(keeper.check(&facts, ratekeeper::Scope::All)).unwrap();
+            let result = RequestResult::of(&answer);
+            row.record(&answer.outcomes().next().unwrap(), result);
+        }
+        (row.highest.load(Ordering::Relaxed), row.counts().near)
+    }
+
+    #[test]
+    fn a_refusal_for_ever_spends_nothing() {
+        for (costs, expected) in [
+            (&[11][..], (0, 0)),
+            (&[4, 11], (40, 0)),
+            (&[4, 5, 11], (90, 1)),
+            (&[4, 7], (100, 0)),
+        ] {
+            assert_eq!(spent("limit = \"10/1h\"", costs), expected, "{costs:?}");
+        }
+    }
+
+    #[test]
+    fn limits_with_all_left_or_nothing_are_near_no_end() {
+        for limit in [
+            "limit = \"10/1h\"\nalgorithm = \"leaky-bucket\"",
+            "spacing = \"1h\"",
+            "limit = \"10/1h\"\nwarmup = { period = \"2h\", cold_factor = 3 }",
+        ] {
+            assert_eq!(spent(limit, &[1]), (0, 0), "{limit}");
+            assert_eq!(spent(limit, &[1, 1]), (100, 0), "{limit}");
+        }
     }
 
     #[test]
