@@ -115,7 +115,7 @@ const ADVICE: [(&[&str], &str); 12] = [
          server without passwords",
     ),
     (
-        &["noperm"],
+        &["noperm", "no permissions", "executing the script can't"],
         "let the user run EVALSHA, EVAL, GET, SET, DEL and TIME on the keys of the prefix: \
          ACL SETUSER NAME on +@read +@write +@scripting +@connection +time +role +info ~PREFIX:* \
          ~ratekeeper-doctor-*",
@@ -146,4 +146,23 @@ fn advice(why: &str) -> &'static str {
          cluster-announce-ip",
         |(_, advice)| advice,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Errors of Redis 6.2 and 7.0, of Valkey, and of a login to a database.
+    #[test]
+    fn missing_rights_are_named() {
+        for why in [
+            "NoPerm: this user has no permissions to run the 'evalsha' command",
+            "ResponseError: The user executing the script can't run this command or subcommand",
+            "ResponseError: ACL failure in script: User ann has no permissions to run the 'set' command",
+            "Redis server refused to switch database - Server(ResponseError): this user has no \
+             permissions to run the 'select' command",
+        ] {
+            assert!(advice(why).starts_with("let the user run"), "{why}");
+        }
+    }
 }
