@@ -101,8 +101,7 @@ impl Watched {
         command.query(&mut connect(&self.sentinels[sentinel], OTHER_WORD))
     }
 
-    /// Waits until a sentinel would promote the replica: it has heard of the replica's own state, which
-    /// a failover makes it ask for anew.
+    /// Waits until a sentinel would promote the replica: after a failover it asks for its state anew.
     fn wait_for_candidate(&self, sentinel: usize) {
         for _ in 0..3_000 {
             let replicas: Vec<Vec<String>> = self.report(sentinel, "SLAVES").unwrap();

@@ -101,7 +101,7 @@ pub(super) fn succeed(new: &mut Gcra, old: &Gcra) {
 
 impl Gcra {
     /// Returns the units of a debt that were promised: by the queue, or without one to callers that
-    /// `asked` for so many ticks. Behind a queue only a higher burst at this rate leaves other debts.
+    /// `asked` for so many ticks. What else lies behind a queue is of a higher burst at this rate.
     pub(super) fn promised(&self, debt: u64, asked: u64, now: Moment) -> u64 {
         let asked = self.grid.units(asked, now);
         let ahead = debt - debt.min(self.burst);

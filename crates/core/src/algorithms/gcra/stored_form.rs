@@ -14,9 +14,8 @@
 //! after the rest: a process with the higher numbers still counts them. A debt that only a
 //! higher burst of the writer explains, at the same rate, has `^` and its permits behind the
 //! numbers: a process that never had that burst would assume that a clock was set back, and forgive
-//! it. `~` and microseconds since 1970 are the last moment that the queue of another process promised,
-//! where the queue of these numbers would have promised another: what the debt lasts longer are used
-//! permits. Twins read values of their own numbers without such ends; others are read here.
+//! it. `~` precedes the last moment that was promised, in microseconds since 1970, where the queue
+//! of these numbers would not have promised it: the debt after that are used permits. Twins read values of their own numbers without such ends; others are read here.
 //!
 //! A key is gone once its TAT has passed, so of all moments that its value may mean, the nearest
 //! to now is read. No debt is deeper than twice 1.1 years and 10 s; a moment up to `PAST_MICROS`
