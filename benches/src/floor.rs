@@ -44,14 +44,34 @@ pub(crate) fn bytes(length: usize) -> u16 {
 
 /// Reads a request and its body, and answers a constant of `length` bytes; returns the port.
 pub(crate) fn hyper(length: usize) -> u16 {
-    let body = Bytes::from(" ".repeat(length.saturating_sub(HEAD_BYTES)));
+    let body = " ".repeat(length.saturating_sub(HEAD_BYTES));
+    constant(Response::new(Full::from(body)))
+}
+
+/// As [`hyper`], with the status, the fields and the body of this answer; returns the port.
+pub(crate) fn hyper_like(answer: &str) -> u16 {
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1));
+    let mut response = Response::builder().status(status.expect("a status"));
+    for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
+        // Those of the connection, which hyper writes.
+        if !["connection", "content-length", "date"].contains(&name) {
+            response = response.header(name, value);
+        }
+    }
+    let response = response.body(Full::from(body.to_owned()));
+    constant(response.expect("fields of an answer"))
+}
+
+fn constant(response: Response<Full<Bytes>>) -> u16 {
     start(move |stream| {
-        let body = body.clone();
+        let response = response.clone();
         let answer = move |request: Request<Incoming>| {
-            let body = body.clone();
+            let response = response.clone();
             async move {
                 let _ = request.into_body().collect().await; // broken off: hyper closes
-                Ok::<_, Infallible>(Response::new(Full::new(body)))
+                Ok::<_, Infallible>(response)
             }
         };
         let mut builder = http1::Builder::new();

@@ -8,7 +8,8 @@
 //!
 //! The floors answer a constant as long as a refusal: `bytes` reads and writes without any HTTP
 //! (which leaves the cost of the kernel and of tokio), `hyper` serves HTTP with the library that
-//! the service uses. All run in turn, round after round; the least counts.
+//! the service uses. Each allowed answer has a floor of its own besides: hyper with the fields and
+//! the body of that answer. All run in turn, round after round; the least counts.
 //!
 //! `cargo run --release -p ratekeeper-benches -- http [--quick]`; needs `wrk`.
 
@@ -87,6 +88,8 @@ pub(crate) fn run(effort: Effort) {
     let strict = Server::start(&["service", &policy("strict.toml", QUICKSTART)]);
     let generous = Server::start(&["service", &policy("generous.toml", &generous)]);
     let length = refusal_bytes(&strict).to_string();
+    let like = |question| Server::start(&["hyper-like", &answer_to(&generous, question)]);
+    let [like_one, like_two, like_auth] = [ONE_LIMIT, TWO_LIMITS, AUTH].map(like);
     let bytes = Server::start(&["bytes", &length]);
     let hyper = Server::start(&["hyper", &length]);
 
@@ -106,6 +109,9 @@ pub(crate) fn run(effort: Effort) {
         row("check, two limits, refused", &strict, TWO_LIMITS, Refused),
         row("auth, one limit, allowed", &generous, AUTH, Allowed),
         row("auth, one limit, refused", &strict, AUTH, Refused),
+        row(LIKE[0].0, &like_one, ONE_LIMIT, Allowed),
+        row(LIKE[1].0, &like_two, TWO_LIMITS, Allowed),
+        row(LIKE[2].0, &like_auth, AUTH, Allowed),
     ];
     for _ in 0..effort.http_rounds {
         for row in &mut rows {
@@ -119,10 +125,31 @@ pub(crate) fn run(effort: Effort) {
     let rows: Vec<_> = rows.iter().map(|row| (row.name, &row.spent)).collect();
     spent::table(&title, HYPER, &rows);
     spent::note("HTTP", HYPER, &rows);
+    for (floor, own) in LIKE {
+        let pair = rows.iter().filter(|(name, _)| [floor, own].contains(name));
+        let pair: Vec<_> = pair.copied().collect();
+        spent::note("HTTP, beside the same answer", floor, &pair);
+    }
 }
 
 /// Row that the others are compared with.
 const HYPER: &str = "floor: hyper, a constant";
+
+/// Floors with the fields and the body of an answer, and the row that gives it.
+const LIKE: [(&str, &str); 3] = [
+    (
+        "floor: hyper, one limit's answer",
+        "check, one limit, allowed",
+    ),
+    (
+        "floor: hyper, two limits' answer",
+        "check, two limits, allowed",
+    ),
+    (
+        "floor: hyper, an answer of auth",
+        "auth, one limit, allowed",
+    ),
+];
 
 impl Row<'_> {
     fn measure(&mut self, wrk: &Wrk, seconds: u32) {
@@ -146,19 +173,27 @@ impl Row<'_> {
 
 /// Returns the size of a refusal, head and body, in bytes.
 fn refusal_bytes(strict: &Server) -> usize {
-    let mut longest = 0;
-    for _ in 0..30 {
-        let mut stream = TcpStream::connect(("127.0.0.1", strict.port())).expect("it listens");
-        let body = ONE_LIMIT.body;
-        let length = body.len();
-        write!(
-            stream,
-            "POST /v1/check HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-        )
-        .expect("the question is sent");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("the answer comes");
-        longest = longest.max(answer.len());
-    }
-    longest
+    let answers = (0..30).map(|_| answer_to(strict, ONE_LIMIT).len());
+    answers.max().expect("some were asked")
+}
+
+/// Returns an answer, head and body.
+fn answer_to(server: &Server, question: Question) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("it listens");
+    let Question {
+        target,
+        method,
+        body,
+    } = question;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {target} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .expect("the question is sent");
+    let mut answer = String::new();
+    stream
+        .read_to_string(&mut answer)
+        .expect("the answer comes");
+    answer
 }

@@ -150,6 +150,7 @@ pub(crate) fn serve(arguments: &[String]) {
         [kind] if kind == "tonic" => wait(bare::serve()),
         [kind, length] if kind == "bytes" => wait(floor::bytes(number(length))),
         [kind, length] if kind == "hyper" => wait(floor::hyper(number(length))),
+        [kind, answer] if kind == "hyper-like" => wait(floor::hyper_like(answer)),
         _ => unreachable!("written by this program"),
     }
 }
