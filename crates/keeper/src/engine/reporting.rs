@@ -15,7 +15,7 @@
 //! * A crash before the record is made, or between closing and correcting, leaves the charges as
 //!   they are: less is admitted.
 
-use ratekeeper_core::{Charge, Key, LeaseId, Limit, Mode, Outage, Receipt, Time, Verdict};
+use ratekeeper_core::{Charge, Key, LeaseId, Limit, Mode, Outage, Permits, Receipt, Time, Verdict};
 use ratekeeper_policy::{Corrected, Correction, Facts, Policy, Report};
 #[cfg(feature = "tower")]
 use ratekeeper_policy::{CostSource, Rule};
@@ -245,7 +245,8 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     ) -> Result<(), StoreError> {
         let policy = self.policy();
         let settled = made.iter().filter(|charge| charge.is_made);
-        let settled = settled.filter_map(|charge| settled_by(&policy, charge, origin, report));
+        let settled =
+            settled.filter_map(|charge| settled_by(&policy, charge, made, origin, report));
         let settled: SmallVec<[Settled<'_>; 4]> = settled.collect();
         if settled.is_empty() {
             return Ok(());
@@ -293,10 +294,11 @@ pub(crate) fn record<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
 }
 
 /// Returns a charge with the actual cost; `None` if it stays, or if the policy no longer has the
-/// limit.
+/// limit. `all` are the charges of its request.
 fn settled_by<'a>(
     policy: &'a Policy,
     made: &'a MadeCharge,
+    all: &[MadeCharge],
     origin: ChargeOrigin,
     report: &Report,
 ) -> Option<Settled<'a>> {
@@ -307,6 +309,10 @@ fn settled_by<'a>(
     let used = match corrected.correct(made.rule(), made.cost, report) {
         Corrected::Cost(used) if used == made.cost => return None,
         Corrected::Cost(used) => ActualCost::Permits(used),
+        // Which of several keys had the success is unknown, so none of them begins anew.
+        Corrected::Reset if all.iter().any(|it| is_other_key(it, made)) => {
+            ActualCost::Permits(Permits::ZERO)
+        }
         Corrected::Reset => ActualCost::Reset,
     };
     Some(Settled {
@@ -319,4 +325,9 @@ fn settled_by<'a>(
         used,
         origin: origin.paid_after(made.paid_after),
     })
+}
+
+/// Returns true if a charge is another key's, under the same limit.
+fn is_other_key(charge: &MadeCharge, made: &MadeCharge) -> bool {
+    charge.rule() == made.rule() && charge.key != made.key
 }

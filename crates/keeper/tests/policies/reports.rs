@@ -121,6 +121,33 @@ fn a_good_login_empties_the_record_of_its_own_key() {
     );
 }
 
+/// A client that names itself and another, of which the application reads the first, must not empty
+/// the record of the other.
+#[test]
+fn a_good_login_of_a_request_with_several_keys_empties_no_record() {
+    for text in [LOGINS.into(), LOGINS.replace("count ", "# count ")] {
+        let keeper = keeper(&text.replace("attr:user", "query:user"));
+        let ask = |query| {
+            let facts = Facts {
+                query,
+                ..Facts::default()
+            };
+            *at_once(keeper.check_for_report(&facts, Scope::All, || Some(nonce()))).unwrap()
+        };
+        let remaining = |query| {
+            let answer = ask(query);
+            let remaining = answer.outcomes().next().unwrap().decision.remaining.get();
+            report(&keeper, &answer, &Report::default());
+            remaining
+        };
+        assert_eq!(remaining("user=victim"), 2);
+        let good = ask("user=me&user=victim");
+        assert_eq!(report(&keeper, &good, &status(200)), Reported::Corrected);
+        assert_eq!(remaining("user=victim"), 1, "{text}");
+        assert_eq!(remaining("user=me"), 2);
+    }
+}
+
 /// However many come before the first result is known.
 #[test]
 fn no_more_requests_are_judged_together_than_the_limit_holds() {
