@@ -42,8 +42,8 @@ const JSON_COOKIE: &[u8] = b"j:";
 
 /// Scheme of RFC 6750.
 pub(crate) const BEARER: &[u8] = b"Bearer";
-/// Schemes of `authorization` with one token.
-const TOKEN_SCHEMES: [&[u8]; 3] = [BEARER, b"Token", b"JWT"];
+/// Other schemes of `authorization` with a token, the first word behind them.
+const TOKEN_SCHEMES: [&[u8]; 2] = [b"Token", b"JWT"];
 
 /// A place where a request states values under a name.
 #[derive(Clone, Copy)]
@@ -217,13 +217,17 @@ fn each_field(
         }
     });
     for strict in values_of(headers, name) {
-        for scheme in TOKEN_SCHEMES {
+        let of_bearer = tokens(strict, BEARER).map(|token| (BEARER, token));
+        let others = TOKEN_SCHEMES.into_iter().filter_map(|scheme| {
+            let word = strict.get(..scheme.len())?;
+            let token = tokens(strict, scheme).next()?;
+            word.eq_ignore_ascii_case(scheme).then_some((scheme, token))
+        });
+        for (scheme, token) in of_bearer.chain(others) {
             // `Bearer b` was taken as it is.
-            let is_plain = |token: &[u8]| {
-                strict.len() == scheme.len() + 1 + token.len() && strict[scheme.len()] == b' '
-            };
-            let others = tokens(strict, scheme).filter(|token| token.len() < strict.len());
-            for token in others.filter(|token| !is_plain(token)) {
+            let is_plain =
+                strict.len() == scheme.len() + 1 + token.len() && strict[scheme.len()] == b' ';
+            if token.len() < strict.len() && !is_plain {
                 let line = [scheme, token].join(&b' ');
                 take(Stated::new(strict, &credentials(&line)));
             }
