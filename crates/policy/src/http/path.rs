@@ -21,12 +21,13 @@
 //! So no spelling that some server routes to a handler escapes the limit on that handler.
 //!
 //! ```text
-//!   server                            `;x`  `#x`  %2F   \  %5C  ..        //host/x
+//!   server                            `;x`  `#x`  %2F   \  %5C  ..        //host/x  %0A at the end
 //!   the normal form                    cut   cut   /    /    /  resolved  /host/x
 //!   Tomcat, Jetty, Spring; Go          cut   -     -    -    -  resolved  /host/x
 //!   nginx, and what it forwards        -     cut   /    -    -  resolved  /host/x
-//!   Flask, Django, PHP (WSGI, CGI)     -     cut   /    -    -  -         /host/x
-//!   Express, Fastify                   -     cut   -    -    -  -         /host/x
+//!   Flask, Django, PHP (WSGI, CGI)     -     cut   /    -    -  -         /host/x   cut (Starlette)
+//!   Express                            -     cut   -    -    -  -         /host/x
+//!   Fastify                           ends   cut   -    -    -  -         /host/x
 //!   `new URL(..)`: Hono, Deno, Next    -     cut   -    /    -  resolved  /x
 //! ```
 //!
@@ -136,22 +137,26 @@ impl<'a> Readings<'a> {
 
 /// Changes that a kind of server makes to a path before it routes: a set of the bits below.
 #[derive(Clone, Copy)]
-struct PathHandling(u8);
+struct PathHandling(u16);
 
 /// Parameters (`;x`) are removed, and before dots are resolved: `/x/..;/login` is `/login`.
-const CUTS_PARAMETERS: u8 = 1;
+const CUTS_PARAMETERS: u16 = 1;
 /// `%2F` separates segments.
-const SPLITS_AT_ESCAPES: u8 = 2;
+const SPLITS_AT_ESCAPES: u16 = 2;
 /// `\` separates segments.
-const SPLITS_AT_BACKSLASHES: u8 = 4;
+const SPLITS_AT_BACKSLASHES: u16 = 4;
 /// `.` and `..` are resolved.
-const RESOLVES_DOTS: u8 = 8;
+const RESOLVES_DOTS: u16 = 8;
 /// Two slashes at the beginning are followed by a host.
-const TAKES_A_HOST: u8 = 16;
+const TAKES_A_HOST: u16 = 16;
 /// `#` ends the path.
-const CUTS_THE_FRAGMENT: u8 = 32;
+const CUTS_THE_FRAGMENT: u16 = 32;
 /// `%5C` separates segments.
-const SPLITS_AT_ESCAPED_BACKSLASHES: u8 = 64;
+const SPLITS_AT_ESCAPED_BACKSLASHES: u16 = 64;
+/// `;` ends the path.
+const ENDS_AT_A_SEMICOLON: u16 = 128;
+/// A line end at the end is cut, because `$` of a regular expression matches before it.
+const CUTS_THE_LINE_END: u16 = 256;
 
 const NORMAL: PathHandling = PathHandling(
     CUTS_PARAMETERS
@@ -163,16 +168,17 @@ const NORMAL: PathHandling = PathHandling(
 );
 const SERVLET: PathHandling = PathHandling(CUTS_PARAMETERS | RESOLVES_DOTS);
 const NGINX: PathHandling = PathHandling(CUTS_THE_FRAGMENT | SPLITS_AT_ESCAPES | RESOLVES_DOTS);
-const WSGI: PathHandling = PathHandling(CUTS_THE_FRAGMENT | SPLITS_AT_ESCAPES);
+const WSGI: PathHandling = PathHandling(CUTS_THE_FRAGMENT | SPLITS_AT_ESCAPES | CUTS_THE_LINE_END);
 const EXPRESS: PathHandling = PathHandling(CUTS_THE_FRAGMENT);
+const FASTIFY: PathHandling = PathHandling(CUTS_THE_FRAGMENT | ENDS_AT_A_SEMICOLON);
 const WHATWG: PathHandling =
     PathHandling(CUTS_THE_FRAGMENT | SPLITS_AT_BACKSLASHES | RESOLVES_DOTS | TAKES_A_HOST);
 
 /// Servers that may read a path differently from the normal form.
-const SERVERS: [PathHandling; 5] = [SERVLET, NGINX, WSGI, EXPRESS, WHATWG];
+const SERVERS: [PathHandling; 6] = [SERVLET, NGINX, WSGI, EXPRESS, WHATWG, FASTIFY];
 
 impl PathHandling {
-    const fn does(self, what: u8) -> bool {
+    const fn does(self, what: u16) -> bool {
         self.0 & what != 0
     }
 
@@ -226,6 +232,10 @@ fn read(path: &str, server: PathHandling) -> SmallVec<[u8; 128]> {
         Some((path, _)) if server.does(CUTS_THE_FRAGMENT) => path,
         _ => path,
     };
+    let path = match path.split_once(';') {
+        Some((path, _)) if server.does(ENDS_AT_A_SEMICOLON) => path,
+        _ => path,
+    };
     let mut rest = Some(match without_authority(path) {
         Some(path) => path.as_bytes(),
         None if server.does(TAKES_A_HOST) => without_host(path.as_bytes(), server),
@@ -256,6 +266,9 @@ fn read(path: &str, server: PathHandling) -> SmallVec<[u8; 128]> {
             _ => {}
         }
     }
+    if server.does(CUTS_THE_LINE_END) && out.ends_with(b"%0A") {
+        out.truncate(out.len() - b"%0A".len());
+    }
     if out.is_empty() {
         out.push(b'/');
     }
@@ -283,11 +296,11 @@ fn is_ambiguous(path: &[u8]) -> bool {
         // A dot at the beginning of a segment, or an encoded one.
         has(b"/.") || has(b"%2e") || has(b"%2E")
     };
-    path.iter().any(|byte| b";#\\".contains(byte))
+    path.iter().any(|byte| b";#\\\n".contains(byte))
         || path.starts_with(b"//")
         || path.starts_with(b".")
         || has_dots()
-        || [b"%2f", b"%2F", b"%5c", b"%5C"]
+        || [b"%2f", b"%2F", b"%5c", b"%5C", b"%0a", b"%0A"]
             .iter()
             .any(|escape| has(*escape))
 }
@@ -474,7 +487,10 @@ mod tests {
             ("/.well-known/x", &["/.well-known/x"]),
             // Parameters.
             ("/login;v=1", &["/login", "/login;v=1"]),
-            ("/a/..;/b", &["/b", "/a/..;/b"]),
+            ("/a/..;/b", &["/b", "/a/..;/b", "/a/.."]),
+            ("/a;x=/b", &["/a/b", "/a;x=/b", "/a"]),
+            ("/login%0a", &["/login%0A", "/login"]),
+            ("/login%0A%0A", &["/login%0A%0A", "/login%0A"]),
             // Dots.
             ("/a/../b", &["/b", "/a/../b"]),
             ("/a/%2E%2e/b", &["/b", "/a/../b"]),
@@ -520,7 +536,7 @@ mod tests {
         #[test]
         fn paths_without_oddities_have_one_reading(path in "(/[a-zA-Z0-9%._~-]{1,6}){0,4}/?") {
             let dots = path.split('/').any(|s| s == "." || s == "..");
-            let escaped = ["%2e", "%2E", "%2f", "%2F", "%5c", "%5C"];
+            let escaped = ["%2e", "%2E", "%2f", "%2F", "%5c", "%5C", "%0a", "%0A"];
             prop_assume!(!dots && !escaped.iter().any(|escape| path.contains(escape)));
             prop_assert_eq!(all(&path).len(), 1);
         }
