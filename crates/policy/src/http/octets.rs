@@ -31,3 +31,10 @@ pub(crate) fn values_of<'a>(
         .map(|(_, value)| trim(value))
         .filter(|value| !value.is_empty())
 }
+
+/// Returns true for a character that some applications remove at the ends of a value: white space,
+/// control characters, and some that take no space.
+pub(crate) fn is_blank(letter: char) -> bool {
+    let takes_none = matches!(letter, '\u{200b}' | '\u{200e}' | '\u{feff}');
+    letter.is_whitespace() || letter.is_control() || takes_none
+}

@@ -11,6 +11,7 @@
 //!   ?user.id=b  for `user_id`       b, none              PHP
 //!   ?user=a;user=b                  "a;user=b", a, b     Rack 2
 //!   ?user=b%FF  ?user=b%25FF        b                    with or without the end
+//!   ?user=b+  ?user=%01b            b                    Tornado, Laravel
 //!   sid=a; sid=b                    a, b                 PHP: a; Django: b
 //!   sid=%62  sid="b"  sid="\142"    b                    Express, PHP; Express; Django, Flask
 //!   sid=j:"b"                       j:"b", b             Express: b
@@ -34,7 +35,7 @@ use crate::http::path::Normal;
 use crate::model::matching::body::{is_same_form_name, json_leaves};
 use crate::{BodyField, Facts};
 
-pub(crate) use spelling::{cookie, credentials, tokens, without_escapes};
+pub(crate) use spelling::{cookie, credentials, parameter, tokens, without_escapes};
 use spelling::{decoded, is_basic, stripped, unquoted, up_to_padding};
 
 /// Prefix of a cookie whose value is JSON, for the cookie-parser of Express.
@@ -119,8 +120,10 @@ fn each_parameter(query: &str, name: &str, take: &mut impl FnMut(Stated<'_>)) ->
             if name_match > NameMatch::Different {
                 best = best.max(name_match);
                 let strict = decoded(value);
-                let normal = without_escapes(strict.as_bytes());
-                take(Stated::new(strict.as_bytes(), &normal));
+                take(Stated::new(
+                    strict.as_bytes(),
+                    &parameter(strict.as_bytes()),
+                ));
             }
         }
     }
@@ -400,6 +403,7 @@ mod tests {
                 &["a", "a", "a", "a"],
             ),
             ("q=100%25&q=a%2Bb", "q", &["100%", "a+b"]),
+            ("q=+a&q=a%20%0A&q=%C2%A0a%01&q=+", "q", &["a", "a", "a", ""]),
         ] {
             let facts = Facts {
                 query,

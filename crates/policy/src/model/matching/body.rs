@@ -30,7 +30,7 @@ pub(crate) use json::leaves as json_leaves;
 pub use response::ResponseReader;
 
 use crate::ValueError;
-use crate::http::octets::{only, split_once, trim, values_of};
+use crate::http::octets::{is_blank, only, split_once, trim, values_of};
 
 /// Maximum number of steps of a JSON pointer.
 const MAX_STEPS: usize = 16;
@@ -177,7 +177,9 @@ impl<'p> BodyFields<'p> {
     pub(crate) fn value(&self, field: &BodyField) -> BodyValue<&str> {
         let mut pairs = self.fields.iter().zip(&self.values);
         match pairs.find(|(known, _)| *known == field) {
-            Some((_, BodyValue::Text(text))) if !text.is_empty() => BodyValue::Text(text),
+            Some((_, BodyValue::Text(text))) if !text.trim_matches(is_blank).is_empty() => {
+                BodyValue::Text(text.trim_matches(is_blank))
+            }
             Some((_, BodyValue::Ambiguous)) => BodyValue::Ambiguous,
             Some((_, BodyValue::Other)) => BodyValue::Other,
             _ => BodyValue::Absent,

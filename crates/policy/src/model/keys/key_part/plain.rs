@@ -38,7 +38,7 @@ impl KeyPart {
         }
         let value = value.as_bytes();
         let normal = match self {
-            Self::Query(_) => stated::without_escapes(value),
+            Self::Query(_) => stated::parameter(value),
             Self::Cookie(_) => stated::cookie(value),
             Self::Header(name) if stated::is_credential_header(name) => stated::credentials(value),
             _ => Normal::Borrowed(value),

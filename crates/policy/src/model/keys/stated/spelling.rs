@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::trim;
+use crate::http::octets::is_blank;
 use crate::http::path::{self, Normal};
 
 /// Returns the value of a cookie in one spelling: without spaces, quotes and escapes, and with
@@ -19,6 +20,15 @@ pub(crate) fn cookie(value: &[u8]) -> Normal<'_> {
     Normal::Changed(unquoted(text.as_bytes()).iter().map(one).collect())
 }
 
+/// Returns the decoded value of a query parameter in one spelling: without escapes, and without
+/// blanks around it.
+pub(crate) fn parameter(value: &[u8]) -> Normal<'_> {
+    match without_escapes(value) {
+        Normal::Borrowed(plain) => Normal::Borrowed(stripped(plain)),
+        Normal::Changed(text) => Normal::Changed(stripped(&text).into()),
+    }
+}
+
 /// Returns the value of a cookie without spaces and quotes around it.
 pub(super) fn unquoted(value: &[u8]) -> &[u8] {
     let mut value = stripped(value);
@@ -28,11 +38,10 @@ pub(super) fn unquoted(value: &[u8]) -> &[u8] {
     value
 }
 
-/// Removes white space at both ends, as `str.strip()` of Python does.
+/// Removes blanks at both ends.
 pub(super) fn stripped(value: &[u8]) -> &[u8] {
-    let is_space = |letter: char| letter.is_whitespace() || ('\x1c'..='\x1f').contains(&letter);
     let text = str::from_utf8(value);
-    text.map_or(trim(value), |text| text.trim_matches(is_space).as_bytes())
+    text.map_or(trim(value), |text| text.trim_matches(is_blank).as_bytes())
 }
 
 /// Returns the value of `authorization` in one spelling: the scheme with one capital, one space,

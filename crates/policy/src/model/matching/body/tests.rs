@@ -46,7 +46,10 @@ fn fields_of_forms_are_decoded() {
             ("json:/user", "user=ann", "absent"),
             // Not UTF-8: the application may drop the byte, and `ann` would have many keys.
             ("form:user", "user=ann%FF", "absent"),
-            ("form:user", "user=ann%00", "=ann\0"),
+            // Some applications remove blanks around a value.
+            ("form:user", "user=ann%00", "=ann"),
+            ("form:user", "user=+%E3%80%80a+b%E2%80%8B", "=a b"),
+            ("form:user", "user=+", "absent"),
             // PHP cuts a name there.
             ("form:user", "user=ann&user%00=bob", "absent"),
             ("form:user", "user=ann&%00=bob", "absent"),
@@ -71,6 +74,7 @@ fn values_of_pointers_are_found() {
             ("json:/", r#"{"": "x"}"#, "=x"),
             ("json:/user", r#"{"user": null}"#, "absent"),
             ("json:/user", r#"{"user": ""}"#, "absent"),
+            ("json:/user", r#"{"user": " ann\n"}"#, "=ann"),
             ("json:/user", r#"{"user": ["ann"]}"#, "absent"),
             ("json:/user", r#"{"user": {"id": 1}}"#, "absent"),
             ("json:/user/id", r#"{"user": "id"}"#, "absent"),
