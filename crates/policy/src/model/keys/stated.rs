@@ -15,6 +15,7 @@
 //!   sid=a; sid=b                    a, b                 PHP: a; Django: b
 //!   sid=%62  sid="b"  sid="\142"    b                    Express, PHP; Express; Django, Flask
 //!   sid=j:"b"                       j:"b", b             Express: b
+//!   sid="bx  sid="b"x               "bx, b; "b"x, b      Koa: b; Pyramid: b
 //!   sid=a sid=b  \xa0sid=b           a, b; b, none        Bottle; Starlette: b
 //!   X_User: b                       b, none              PHP
 //!   X-User: a  X-User: b            a, b, "a, b", "a,b"  Express, PHP: the third; Flask: the last
@@ -148,9 +149,10 @@ fn each_cookie(line: &[u8], name: &str, take: &mut impl FnMut(Stated<'_>)) -> Na
         };
         best = best.max(name_match);
         if name_match > NameMatch::Different {
-            let long = quoted(&tail[pair.len() - value.len()..]);
-            let long = long.filter(|long| long.len() > value.len());
-            for strict in once(value).chain(long) {
+            // It may end behind `;`, or before other text.
+            let quoted = quoted(&tail[pair.len() - value.len()..]);
+            let quoted = quoted.filter(|quoted| quoted.len() != value.trim_ascii().len());
+            for strict in once(value).chain(quoted) {
                 take_cookie(strict, take);
             }
         }
@@ -193,6 +195,12 @@ fn compare_cookies(found: &[u8], name: &str) -> NameMatch {
 fn take_cookie(strict: &[u8], take: &mut impl FnMut(Stated<'_>)) {
     let mut take_normal = |value: &[u8]| take(Stated::new(strict, &cookie(value)));
     take_normal(strict);
+    if let [b'"', inner @ .., last] = strict.trim_ascii()
+        && *last != b'"'
+        && !inner.is_empty()
+    {
+        take_normal(inner);
+    }
     let decoded = decoded(unquoted(strict));
     if let Some(json) = decoded.as_bytes().strip_prefix(JSON_COOKIE) {
         json_leaves(json, |leaf| take_normal(leaf.as_bytes()));
@@ -453,6 +461,14 @@ mod tests {
                     "j:\"reu0061l\"",
                     "real",
                 ],
+            ),
+            (
+                &[
+                    ("cookie", b"sid=\"ax"),
+                    ("cookie", b"sid=\"b\"x; sid=\"c\" "),
+                ],
+                StatedPlace::Cookie("sid"),
+                &["\"ax", "a", "\"b\"x", "b\"", "b", "c"],
             ),
             (
                 &[("x_user", b"a"), ("X.User", b"a")],
