@@ -99,6 +99,16 @@ impl StatedPlace<'_> {
                 let best = lines.map(|(_, line)| each_cookie(line, name, &mut take));
                 best.max().unwrap_or(NameMatch::Different)
             }
+            // HTTP/2 has the host in its target, and may send cookies in several fields.
+            Self::Header("host") if !facts.host.is_empty() => {
+                take(Stated::plain(facts.host.as_bytes()));
+                NameMatch::Exact
+            }
+            Self::Header(name @ "cookie") => {
+                let lines: Vec<&[u8]> = values_of(facts.headers, name).collect();
+                take(Stated::plain(&lines.join(&b"; "[..])));
+                NameMatch::Exact
+            }
             Self::Header(name) => each_field(facts.headers, name, &mut take),
         };
         if best == NameMatch::Lenient {
@@ -470,6 +480,12 @@ mod tests {
                 StatedPlace::Cookie("sid"),
                 &["\"ax", "a", "\"b\"x", "b\"", "b", "c"],
             ),
+            (
+                &[("cookie", b"x=1"), ("cookie", b"sid=a")],
+                StatedPlace::Header("cookie"),
+                &["x=1; sid=a"],
+            ),
+            (&[("host", b"a")], StatedPlace::Header("host"), &["a"]),
             (
                 &[("x_user", b"a"), ("X.User", b"a")],
                 StatedPlace::Header("x-user"),
