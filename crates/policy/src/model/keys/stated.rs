@@ -160,13 +160,15 @@ fn each_cookie(line: &[u8], name: &str, take: &mut impl FnMut(Stated<'_>)) -> Na
         best = best.max(name_match);
         if name_match > NameMatch::Different {
             // It may end behind `;`, or before other text.
-            let quoted = quoted(&tail[pair.len() - value.len()..]);
-            let quoted = quoted.filter(|quoted| quoted.len() != value.trim_ascii().len());
-            for strict in once(value).chain(quoted) {
+            let other = quoted(&tail[pair.len() - value.len()..]);
+            let other = other.filter(|other| other.len() != value.trim_ascii().len());
+            for strict in once(value).chain(other) {
                 take_cookie(strict, take);
             }
         }
-        if pair.trim_ascii().contains(&b' ') || pair.contains(&b'\t') {
+        let has_space = |text: &[u8]| text.trim_ascii().contains(&b' ') || text.contains(&b'\t');
+        let is_quoted = quoted(value).is_some_and(|it| it.len() == value.trim_ascii().len());
+        if has_space(pair) && (!is_quoted || has_space(found)) {
             best = best.max(each_word(pair, name, take));
         }
     }
@@ -438,6 +440,11 @@ mod tests {
                 &[("cookie", &b"sid=a; sid = b ;SID=c;x=1; s%69d=d; sid"[..])][..],
                 StatedPlace::Cookie("sid"),
                 &["a", "b", "b", "c", "d", ""][..],
+            ),
+            (
+                &[("cookie", b"sid=\"a b\"; x sid=\"c d\"")],
+                StatedPlace::Cookie("sid"),
+                &["a b", "\"c"],
             ),
             (
                 &[("cookie", b"sid=a sid=b; x=1 sid = c")],
