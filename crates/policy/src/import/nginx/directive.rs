@@ -16,6 +16,8 @@ use crate::import::limits::Writer;
 
 /// Maximum size of a file in bytes, which is that of the command line too.
 const MAX_BYTES: usize = 2 << 20;
+/// Beginning of a message of `nginx -T`, which a terminal shows between the files.
+pub(super) const MESSAGE: &str = "nginx: ";
 /// Maximum depth of blocks within one another.
 const MAX_DEPTH: usize = 32;
 
@@ -250,7 +252,9 @@ impl Reader<'_> {
 
     fn skip_blanks(&mut self) {
         while let Some(c) = self.peek() {
-            if c == '#' {
+            let (before, rest) = self.text.split_at(self.at);
+            let begins = before.is_empty() || before.ends_with('\n');
+            if c == '#' || begins && rest.starts_with(MESSAGE) {
                 while self.peek().is_some_and(|c| c != '\n') {
                     self.next();
                 }

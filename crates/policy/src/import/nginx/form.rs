@@ -1,5 +1,6 @@
 //! Form: whether a text is a configuration of nginx, and otherwise what it is.
 
+use super::directive::MESSAGE;
 use crate::config::{Findings, codes, shown};
 
 /// Directives that a file of nginx begins with, or one of its included files.
@@ -51,7 +52,9 @@ fn foreign(text: &str) -> Option<String> {
         (rest.is_empty() || rest.starts_with(' ')) && !name.is_empty() && name.chars().all(is_name)
     };
     let mut lines = text.lines().map(str::trim);
-    let blank = |line: &&str| line.is_empty() || line.starts_with('#') || *line == "---";
+    let blank = |line: &&str| {
+        line.is_empty() || line.starts_with('#') || *line == "---" || line.starts_with(MESSAGE)
+    };
     let first = lines.find(|line| !blank(line))?;
     let mut rest = text.lines();
     Some(match first.chars().next()? {

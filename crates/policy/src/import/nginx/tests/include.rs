@@ -137,3 +137,18 @@ fn files_that_are_not_read_are_listed() {
         );
     }
 }
+
+/// `nginx -T 2>&1` writes them before the files.
+#[test]
+fn messages_of_nginx_are_skipped() {
+    let policy = import(
+        "nginx: [warn] conflicting server name \"a\" on 0.0.0.0:80, ignored\n\
+         nginx: the configuration file /etc/nginx/nginx.conf syntax is ok\n\
+         # configuration file /etc/nginx/nginx.conf:\n\
+         http { limit_req_zone $uri zone=a:1m rate=1r/s;\n\
+         nginx: configuration file /etc/nginx/nginx.conf test is successful\n\
+         server { limit_req zone=a; } }\n",
+    );
+    assert!(policy.contains("[[limit]]"), "{policy}");
+    assert!(!policy.contains("UNSUPPORTED"), "{policy}");
+}
