@@ -108,8 +108,11 @@ impl CliRequest {
         let name = name.trim().to_ascii_lowercase();
         let value = value.trim();
         if name == "host" {
-            let host = value.split(':').next().unwrap_or(value);
-            self.host = host.to_ascii_lowercase();
+            let address = value.find(']').unwrap_or(0); // has colons of its own
+            let port = value[address..]
+                .find(':')
+                .map_or(value.len(), |at| address + at);
+            self.host = value[..port].to_ascii_lowercase();
         }
         self.headers.push((name, value.into()));
     }
@@ -387,7 +390,7 @@ mod tests {
 
     #[test]
     fn parts_become_the_body_of_a_check() {
-        let rows: [(&[&str], Value); 7] = [
+        let rows: [(&[&str], Value); 8] = [
             (
                 &["ip=192.0.2.1"],
                 json!({"request": {"ip": "192.0.2.1"}, "limits": ["l"]}),
@@ -415,6 +418,10 @@ mod tests {
             (
                 &["method=POST", "path=/login", "host=A.Example"],
                 json!({"request": {"method": "POST", "path": "/login", "host": "a.example"}, "limits": ["l"]}),
+            ),
+            (
+                &["header:Host=[::1]:80"],
+                json!({"request": {"host": "[::1]", "headers": {"host": "[::1]:80"}}, "limits": ["l"]}),
             ),
         ];
         for (given, body) in rows {
