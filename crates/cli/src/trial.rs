@@ -31,7 +31,6 @@ impl Trial {
     /// Checks `rule` at each of the `moments`, for one key, in virtual time.
     pub(crate) fn run(rule: &Rule, moments: &[Nanos], cost: Permits) -> Self {
         let mut bench = Bench::new(rule.limit.algorithm.clone());
-        let cost = rule.cost.fixed().unwrap_or(cost);
         let moments = moments.iter().map(|moment| Time::ZERO + *moment);
         let mut now = Time::ZERO;
         let marks = moments.map(|moment| {

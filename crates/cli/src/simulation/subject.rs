@@ -11,10 +11,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Nanos, Origin, Permits, Quota};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Nanos, Origin, Quota};
 use ratekeeper_lab::compared;
 use ratekeeper_policy::config::{self, Context};
-use ratekeeper_policy::{Rule, WorstCase};
+use ratekeeper_policy::{Cost, Rule, WorstCase};
 
 use crate::source::{self, PolicySource};
 use crate::{Failure, Output, Result, limits};
@@ -34,8 +34,7 @@ pub(crate) struct Subject {
     pub(crate) algorithm: AnyAlgorithm,
     /// Span of its worst case.
     pub(crate) window: Nanos,
-    /// Cost of one request, if the limit states it.
-    pub(crate) cost: Option<Permits>,
+    pub(crate) cost: Cost,
     /// Quota of the limit, where that is one number per span.
     pub(crate) quota: Option<Quota>,
 }
@@ -93,7 +92,7 @@ impl Subject {
             text: rule.text.clone(),
             algorithm: rule.limit.algorithm.clone(),
             window: WorstCase::of(rule).span_ms.0,
-            cost: rule.cost.fixed(),
+            cost: rule.cost.clone(),
             quota,
         }
     }
@@ -120,7 +119,7 @@ impl Subject {
                     text: quota.to_string(),
                     algorithm,
                     window: quota.per(),
-                    cost: self.cost,
+                    cost: self.cost.clone(),
                     quota: Some(quota),
                 }),
                 Err(why) => output.talk(format!("{} is left out: {why}", compared.name)),

@@ -57,9 +57,9 @@ pub(crate) struct SimulateArgs {
     #[arg(long, default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
     attempts: u32,
-    /// Cost of each request
-    #[arg(long, value_name = "PERMITS", default_value_t = 1)]
-    cost: u64,
+    /// Cost of each request, unless the limit fixes it [default: that of a plain request]
+    #[arg(long, value_name = "PERMITS")]
+    cost: Option<u64>,
     /// Seed of the requests; the same seed gives the same requests
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -180,7 +180,7 @@ impl SimulateArgs {
     }
 
     fn workload(&self, subject: &Subject) -> Result<Workload> {
-        let cost = subject.cost.unwrap_or(Permits::new(self.cost));
+        let cost = subject.cost.usual(self.cost.map(Permits::new));
         if self.workload == WorkloadKind::Phases {
             if self.rate.is_some() || self.span.is_some() {
                 let failure = Failure::new("the eight phases have fixed rates and durations");

@@ -43,9 +43,9 @@ pub(crate) struct TryArgs {
     /// Rate of the checks, for example 50/s or 100/1m; without it all come at once
     #[arg(long, value_name = "N/PERIOD")]
     rate: Option<Rate>,
-    /// Cost of each check
-    #[arg(long, value_name = "PERMITS", default_value_t = 1)]
-    cost: u64,
+    /// Cost of each check, unless the limit fixes it [default: that of a plain request]
+    #[arg(long, value_name = "PERMITS")]
+    cost: Option<u64>,
     #[command(flatten)]
     descriptor: DescriptorArgs,
     /// Print JSON
@@ -69,6 +69,7 @@ const MAX_CHECKS: i64 = 1_000_000;
 /// A limit and its trial.
 struct Tried<'p> {
     rule: &'p Rule,
+    cost: Permits,
     trial: Trial,
 }
 
@@ -79,7 +80,7 @@ impl TryArgs {
         let policy = PolicySource::read(&path)?.policy(source::BEGINNING, output)?;
         let tried = self.simulate(&policy, &moments, output)?;
         if self.json {
-            output.json(&self.document(&tried, &moments))?;
+            output.json(&Self::document(&tried, &moments))?;
         } else {
             output.talk(format!("{}, virtual time", self.describe(&moments)));
             draw(&tried, output)?;
@@ -112,8 +113,9 @@ impl TryArgs {
                 );
             }
             limits::played_always(rule, output);
-            let trial = Trial::run(rule, moments, Permits::new(self.cost));
-            Ok(Tried { rule, trial })
+            let cost = rule.cost.usual(self.cost.map(Permits::new));
+            let trial = Trial::run(rule, moments, cost);
+            Ok(Tried { rule, cost, trial })
         });
         tried.collect()
     }
@@ -128,7 +130,7 @@ impl TryArgs {
             return Ok(rules);
         };
         let request = CliRequest {
-            cost: Some(self.cost),
+            cost: self.cost,
             descriptor: Some(descriptor),
             ..CliRequest::default()
         };
@@ -158,7 +160,7 @@ impl TryArgs {
 
     /// Describes the checks: `25 checks over 480 ms`.
     fn describe(&self, moments: &[Nanos]) -> String {
-        let cost = words::of_cost(Permits::new(self.cost));
+        let cost = words::of_cost(self.cost.map_or(Permits::ONE, Permits::new));
         let number = words::counted(moments.len(), "check");
         match moments.last() {
             Some(&last) if last > Nanos::ZERO => {
@@ -168,11 +170,12 @@ impl TryArgs {
         }
     }
 
-    fn document(&self, tried: &[Tried<'_>], moments: &[Nanos]) -> Value {
+    fn document(tried: &[Tried<'_>], moments: &[Nanos]) -> Value {
         let limits = tried.iter().map(|one| {
             json!({
                 "name": &*one.rule.limit.name,
                 "limit": one.rule.text,
+                "cost": one.cost.get(),
                 "mode": one.rule.mode.word(),
                 "allowed": one.trial.count(Mark::Allowed),
                 "delayed": one.trial.count(Mark::Delayed),
@@ -184,7 +187,6 @@ impl TryArgs {
         });
         json!({
             "checks": moments.len(),
-            "cost": self.cost,
             "span_ms": moments.last().map_or(0, |last| last.as_millis_ceil()),
             "limits": limits.collect::<Vec<_>>(),
         })

@@ -29,6 +29,44 @@ fn a_rate_is_tried_in_virtual_time() {
     ]));
 }
 
+const COSTS: &str = r#"
+version = 1
+
+[[limit]]
+name   = "spend"
+key    = ["ip"]
+unit   = { name = "USD", decimals = 2 }
+bucket = { size = "5.00", refill = "1.00/1h" }
+cost   = "attr:amount"
+
+[[limit]]
+name  = "points"
+key   = ["ip"]
+limit = "10/1h"
+cost  = [{ is = 2 }, { path = "/export", is = 5 }]
+"#;
+
+/// As the service charges a request whose caller states no cost, and that has no price of its own.
+#[test]
+fn a_plain_request_has_the_usual_cost_of_its_limit() {
+    let desk = Desk::new().with("ratekeeper.toml", COSTS);
+    assert_reviewed!(desk.terminal(&[
+        &["try", "-n", "8"],
+        &["try", "-n", "8", "--cost", "250", "--json"],
+        &[
+            "simulate",
+            "--limit",
+            "spend",
+            "--workload",
+            "bursty",
+            "--rate",
+            "8/1h",
+            "--for",
+            "1h"
+        ],
+    ]));
+}
+
 const DESCRIPTORS: &str = r#"
 version = 1
 

@@ -42,12 +42,16 @@ pub struct Price {
 }
 
 impl Cost {
-    /// Returns the cost if all requests have the same one.
-    pub fn fixed(&self) -> Option<Permits> {
-        match self {
-            Self::Fixed(cost) => Some(*cost),
-            _ => None,
-        }
+    /// Returns the cost of a request that none of the prices is for, with the cost that its caller
+    /// states, if it does.
+    pub fn usual(&self, stated: Option<Permits>) -> Permits {
+        let unstated = match self {
+            Self::Fixed(cost) => return *cost,
+            Self::Priced(prices) => prices.usual,
+            Self::Decimal(_, unit) | Self::Body(_, Some(unit)) => unit.one(),
+            Self::Request | Self::Attribute(_) | Self::Body(_, None) => Permits::ONE,
+        };
+        stated.unwrap_or(unstated)
     }
 
     /// Returns the lowest cost of a request, except one that looks; 1 if its caller states it.
@@ -62,8 +66,9 @@ impl Cost {
     /// Returns the highest cost that the policy itself states.
     pub(crate) fn highest(&self) -> Option<Permits> {
         match self {
+            Self::Fixed(cost) => Some(*cost),
             Self::Priced(prices) => Some(prices.higher.first().map_or(prices.usual, |it| it.is)),
-            _ => self.fixed(),
+            Self::Request | Self::Attribute(_) | Self::Decimal(..) | Self::Body(..) => None,
         }
     }
 
@@ -140,6 +145,28 @@ pub(crate) fn whole_number(text: &str) -> Option<Permits> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plain_request_has_the_usual_cost() {
+        let usd = || Unit::new("USD", 2);
+        let field = || BodyField::parse("json:/amount").unwrap();
+        let priced = PriceList {
+            higher: Vec::new(),
+            usual: Permits::new(5),
+        };
+        for (cost, unstated, stated) in [
+            (Cost::Request, 1, 7),
+            (Cost::Fixed(Permits::new(3)), 3, 3),
+            (Cost::Priced(priced), 5, 7),
+            (Cost::Attribute("n".into()), 1, 7),
+            (Cost::Decimal("n".into(), usd()), 100, 7),
+            (Cost::Body(field(), None), 1, 7),
+            (Cost::Body(field(), Some(usd())), 100, 7),
+        ] {
+            assert_eq!(cost.usual(None).get(), unstated, "{cost:?}");
+            assert_eq!(cost.usual(Some(Permits::new(7))).get(), stated, "{cost:?}");
+        }
+    }
 
     #[test]
     fn attributes_that_are_whole_numbers_are_costs() {
