@@ -10,7 +10,7 @@ use super::other_words::{self, UNLIMITED, is_off};
 use super::scalar::{Scalar, unit_like};
 use super::shape::{FieldSpec, Shape, TableSpec, a_type, quoted};
 use crate::config::diagnostic::grouped;
-use crate::config::fields::{DEFAULTS, QUANTITIES, owner};
+use crate::config::fields::{DEFAULTS, QUANTITIES, above_tables, owner};
 use crate::config::{Findings, SpannedValue, codes, is_word, shown};
 
 /// Maximum number of known fields that a label lists.
@@ -101,6 +101,7 @@ impl Findings<'_> {
                     }
                 })
             })
+            .or_else(|| above_tables(name, value))
             .or_else(|| elsewhere(name, value, place))
             .or_else(|| other_word(self.nearest(name, other_words::fields())?, table, place))
             .unwrap_or_else(|| {

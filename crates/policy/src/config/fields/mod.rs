@@ -136,6 +136,18 @@ pub(crate) fn owner(name: &str) -> Option<Owner> {
     found.next().is_none().then(|| owner(first))
 }
 
+/// Returns where to write a field of the top: behind the heading of a table it is one of this table.
+pub(crate) fn above_tables(name: &str, value: Option<&str>) -> Option<String> {
+    use Shape::{NamedTables, Table, Tables};
+    let has_fields =
+        |it: &&FieldSpec| matches!(it.shape, Table(_) | Tables { .. } | NamedTables(..));
+    let field = POLICY.field(name).filter(|it| !has_fields(it))?;
+    let value = value.unwrap_or(field.example);
+    Some(format!(
+        "write it above the first table of the file: {name} = {value}"
+    ))
+}
+
 fields! {
     /// The whole file.
     pub(crate) POLICY = "the policy" {
