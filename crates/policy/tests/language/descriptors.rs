@@ -276,6 +276,9 @@ fn the_caller_sets_costs_and_quotas() {
         policy.charges(&facts, WallTime::UNKNOWN, &mut charges);
         let each = charges.entries.iter().map(|entry| {
             let limit = charges.limit(entry, &policy.rules[entry.rule as usize]);
+            // Counters of their own, also in a shared store.
+            let is_named = limit.name.ends_with("=7/1m");
+            assert_eq!(is_named, limit.algorithm.capacity() == Permits::new(7));
             format!("{}/{}", entry.cost, limit.algorithm.capacity())
         });
         (each.collect::<Vec<_>>().join(" "), charges.uncharged.len())

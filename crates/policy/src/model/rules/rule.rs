@@ -235,13 +235,15 @@ impl Rule {
 
     /// Returns its limit with other numbers; `None` if they are its own or allow nothing.
     ///
-    /// If its algorithm cannot hold them (a log of a million), the limit becomes a fixed window.
+    /// If its algorithm cannot hold them (a log of a million), the limit becomes a fixed window. Its
+    /// name has the numbers, because a shared store keeps counters by name.
     pub(crate) fn limit_of(&self, numbers: Numbers, origin: Origin) -> Option<Limit> {
         let quota = numbers.quota()?;
         let fixed = || Window::fixed(quota, origin.phase(quota.per())).map(AnyAlgorithm::from);
         let own = &self.limit.algorithm;
         let algorithm = own.with_quota(quota, origin).or_else(|_| fixed()).ok()?;
         (algorithm != *own).then(|| Limit {
+            name: format!("{}={numbers}", self.limit.name).into(),
             algorithm,
             ..self.limit.clone()
         })
