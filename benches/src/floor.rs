@@ -48,7 +48,7 @@ pub(crate) fn hyper(length: usize) -> u16 {
     constant(Response::new(Full::from(body)))
 }
 
-/// As [`hyper`], with the status, the fields and the body of this answer; returns the port.
+/// As [`hyper()`], with the status, the fields and the body of this answer; returns the port.
 pub(crate) fn hyper_like(answer: &str) -> u16 {
     let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
     let mut lines = head.lines();
