@@ -144,14 +144,17 @@ fn gcra_equals_its_twin() {
     let refund = |gcra: &OnUnix, tat: &mut Tat, now, cost| {
         gcra.0.refund(tat, OnUnix::at(now), cost);
     };
+    // A value also keeps the last moment that other numbers promised.
     let is_cut = |new: &OnUnix, old: &OnUnix, tat: &Tat, now| {
         let now = UnixMicros::new(OnUnix::at(now).as_nanos() / 1_000);
-        let mut value = Vec::new();
+        let (mut value, mut bytes) = (Vec::new(), Vec::new());
         old.0.write(tat, now, &mut value);
-        let (bytes, micros) = (Vec::new(), 0);
-        let mut kept = KeptValue { bytes, micros };
+        let read = new.0.read(&value, now).unwrap_or_default();
+        new.0.write(&read, now, &mut bytes);
+        let mut kept = KeptValue { bytes, micros: 0 };
+        let own = kept.bytes.clone();
         new.0.keep_beyond(&mut kept, &value, now);
-        !kept.bytes.is_empty()
+        kept.bytes != own
     };
     run(&Trial {
         is_cut,
