@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{MINUTES, MORE_DESCRIPTORS, MORE_KIB, MORE_THREADS, Sample, median, sample};
+use super::{MINUTES, MORE_DESCRIPTORS, MORE_KIB, MORE_THREADS, Sample, least, sample};
 use crate::gateway::{application, gateway};
 use crate::gateway_applications::admin;
 use crate::harness::free_address;
@@ -88,7 +88,7 @@ fn growth(samples: &[Sample], wrong: &mut Vec<String>) -> String {
         ("threads", |it| it.threads, MORE_THREADS),
     ];
     let shown = parts.map(|(what, of, more)| {
-        let (before, after) = (median(before, of), median(after, of));
+        let (before, after) = (least(before, of), least(after, of));
         let text = format!("{what} {before} then {after}");
         if after > before + more {
             wrong.push(text.clone());
