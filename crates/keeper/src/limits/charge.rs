@@ -52,7 +52,7 @@ impl<'a, S, C> LimitCharge<'a, S, C> {
     /// The same charge under other numbers, for keys with a plan of their own: a token bucket with
     /// this quota in place of the limit's algorithm, also after
     /// [`set_limit`](NamedLimit::set_limit). Keys with equal numbers share them. The usage of a key
-    /// stays when its numbers change, or when it is charged without them again; lower numbers
+    /// stays when its numbers change, or when it is charged without them again; lower numbers may
     /// forgive what they do not hold. So give a key one quota at a time: a key that is charged by two
     /// in turn is bounded by neither.
     ///
