@@ -5,18 +5,18 @@
 //!   promtool test rules:  before, for 5 minutes; then the same change each minute  -->  alert fires
 //! ```
 
+mod receivers;
 mod stores;
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
 use ratekeeper_core::Nanos;
-use ratekeeper_server::{Config, Door, Event, LogWriter};
+use ratekeeper_server::{Config, Door, Event};
 use serde_json::{Value, json};
 
 use crate::harness::clock::poll;
@@ -26,6 +26,7 @@ use crate::harness::upstream::Upstream;
 use crate::harness::visitor::{Caller, Visitor};
 use crate::mmdb;
 use crate::promtool::{monitoring, prove};
+use receivers::{with_a_receiver_that_hangs, with_a_receiver_that_refuses, without_a_log};
 use stores::STORE_FAULTS;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -491,57 +492,6 @@ fn with_certificate(day: u32) -> InProcess {
     let listen = "[listen]\nhttp = \"127.0.0.1:0\"\n[listen.proxy]\nupstream = \"http://127.0.0.1:1\"\n\
                   tls = { certificate = \"site.pem\", key = \"site.key\" }\n";
     InProcess::start_with(dir, &with(listen), proxy)
-}
-
-/// One message of an alert is on its way, a thousand wait, and the others are dropped.
-fn with_a_receiver_that_hangs() -> Scrapes {
-    let receiver = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let url = receiver.local_addr().expect("it is bound");
-    let dir = tempfile::tempdir().expect("a directory of its own");
-    let secret = format!("whsec_{}\n", "c2VjcmV0".repeat(4));
-    std::fs::write(dir.path().join("secret"), secret).expect("it is writable");
-    let alerts =
-        format!("[alerts]\nwebhook = {{ url = \"http://{url}/\", secret = \"file:secret\" }}\n");
-    let service = InProcess::start_with(dir, &with(&alerts), |config| config);
-    let before = service.scrape();
-    stay_above(&service, "member", 700);
-    let dropped = r#"ratekeeper_webhook_messages_total{result="dropped"}"#;
-    (before, service.scrape_with(dropped))
-}
-
-fn with_a_receiver_that_refuses() -> Scrapes {
-    let receiver = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let url = receiver.local_addr().expect("it is bound");
-    std::thread::spawn(move || {
-        for stream in receiver.incoming() {
-            let mut stream = stream.expect("a connection");
-            let _ = stream.read(&mut [0; 1 << 14]); // a part of the message
-            let refused =
-                "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-            let _ = stream.write_all(refused.as_bytes()); // it may have gone
-        }
-    });
-    let otlp = format!("[otlp]\nendpoint = \"http://{url}\"\ninterval = \"1s\"\n");
-    let service = InProcess::start(&with(&otlp));
-    let before = service.scrape();
-    let failed = r#"ratekeeper_otlp_exports_total{signal="metrics",result="failed"}"#;
-    (before, service.scrape_with(failed))
-}
-
-/// Each event of the service is a line of a log on a full disk.
-fn without_a_log() -> Scrapes {
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
-    let log = LogWriter::new(full.expect("Linux has it")).expect("a thread");
-    let lines = log.clone();
-    let dir = tempfile::tempdir().expect("a directory of its own");
-    let service = InProcess::start_with(dir, POLICY, |config| {
-        let config = config.log(log);
-        config.on_event(move |event| {
-            let _ = writeln!(lines.clone(), "{event}"); // a log writer takes everything
-        })
-    });
-    let series = "ratekeeper_log_lines_dropped_total";
-    (Scrape::default(), service.scrape_with(series))
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod credits;
 mod dashboard;
 mod dashboard_charts;
 mod dashboard_pictures;
+mod dashboard_streams;
 mod described;
 mod doctor;
 mod envoy;
