@@ -35,7 +35,7 @@ pub(super) async fn list(shared: &ServiceContext, query: &str) -> CallResult {
         AnyStore::Redis(redis) => {
             let limits: Vec<_> = rule.limits().collect();
             let page = redis.main().bans(&limits, from.as_ref(), top, now).await;
-            page.map_err(|error| doors::store_down(shared, error))?
+            page.map_err(doors::store_down(shared))?
         }
     };
     // Without `reveal` as a call that lifts a ban takes them.
@@ -228,10 +228,7 @@ pub(super) async fn set_by_hand(
         Some(entry) => table.set(limit, key, entry),
         None => table.lift(limit, key),
     });
-    if has_room
-        .await
-        .map_err(|error| doors::store_down(shared, error))?
-    {
+    if has_room.await.map_err(doors::store_down(shared))? {
         return Ok(before);
     }
     let detail = format!("{MAX_BY_HAND} keys are banned or allowed by hand; lift some of them");
@@ -251,10 +248,10 @@ async fn lift_ban(shared: &ServiceContext, rule: &Rule, key: Key<'_>) -> Result<
         let before = store
             .look(&[charge], now)
             .await
-            .map_err(|error| doors::store_down(shared, error))?;
+            .map_err(doors::store_down(shared))?;
         was_banned |= before.each.iter().any(|each| each.verdict.is_ban());
         let lifted = store.ban(&[charge], Nanos::ZERO, now).await;
-        lifted.map_err(|error| doors::store_down(shared, error))?;
+        lifted.map_err(doors::store_down(shared))?;
     }
     shared.observers.bans.lift(rule.limit.id, key);
     Ok(was_banned)

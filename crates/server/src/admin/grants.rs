@@ -63,12 +63,12 @@ pub(super) async fn grant(shared: &ServiceContext, body: &Bytes) -> CallResult {
     let store = shared.keeper.store();
     let answers = store.grant(&[charge], GrantId::of(&body.id), now).await;
     let answers = answers.inspect_err(|_| shared.observers.metrics.grant(GrantResult::Error));
-    let answers = answers.map_err(|error| doors::store_down(shared, error))?;
+    let answers = answers.map_err(doors::store_down(shared))?;
     let answer = answers.first();
     let Some((granted, answer)) = answer.and_then(|one| Some((one.granted?, one))) else {
         shared.observers.metrics.grant(GrantResult::Error);
         let why = "the store has no room for the balance".to_owned();
-        return Err(doors::store_down(shared, StoreError::Unavailable(why)));
+        return Err(doors::store_down(shared)(StoreError::Unavailable(why)));
     };
     let (added, result) = match granted {
         Granted::Added(credits) => (credits, GrantResult::Added),

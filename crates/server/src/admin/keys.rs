@@ -119,7 +119,7 @@ pub(super) async fn reset(shared: &ServiceContext, name: &str, query: &str) -> C
     let limits = limits.flat_map(|rule| numbers(rule, rule.variants.of_key(key)));
     let charges: Vec<Charge<'_>> = limits.map(|(limit, _)| free_charge(limit, key)).collect();
     let had = shared.keeper.store().reset(&charges, now).await;
-    let had = had.map_err(|error| doors::store_down(shared, error))?;
+    let had = had.map_err(doors::store_down(shared))?;
     if by_hand::of_key(shared, rule, key).is_some() {
         bans::set_by_hand(shared, rule, key, None).await?;
     }
@@ -147,10 +147,10 @@ pub(super) async fn shared_key(
 ) -> Result<Option<Decision>, Problem> {
     let charge = free_charge(limit, key);
     let looked = shared.keeper.store().look(&[charge], now).await;
-    let decisions = looked.map_err(|error| doors::store_down(shared, error))?;
+    let decisions = looked.map_err(doors::store_down(shared))?;
     if decisions.without_store {
         let why = "the state of the key is not known here".into();
-        return Err(doors::store_down(shared, StoreError::Unavailable(why)));
+        return Err(doors::store_down(shared)(StoreError::Unavailable(why)));
     }
     let owes = |decision: &Decision| decision.reset_after > Nanos::ZERO;
     Ok(decisions.each.first().copied().filter(owes))

@@ -99,7 +99,7 @@ pub(super) async fn auth(call: RouteCall<'_>) -> CallResult {
         .keeper
         .check_for_report(&facts, Scope::All, new_nonce)
         .await;
-    let mut answer = answer.map_err(|error| store_down(shared, error))?;
+    let mut answer = answer.map_err(store_down(shared))?;
     drop(policy);
     let request = LoggedRequest {
         method: &original.method,

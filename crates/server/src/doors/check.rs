@@ -271,16 +271,18 @@ pub(super) async fn ask(
         CheckCall::Refund => keeper.refund(&facts, scope).await.map(Box::new),
         CheckCall::Reset => keeper.reset(&facts, scope).await.map(Box::new),
     };
-    answer.map_err(|error| store_down(shared, error))
+    answer.map_err(store_down(shared))
 }
 
-/// Returns the problem without internal details, which are in the log.
-pub(crate) fn store_down(shared: &ServiceContext, error: StoreError) -> Problem {
-    if let StoreError::Unsupported(why) = error {
-        return Problem::new(NO_REFUND, why);
+/// Turns an error into a problem without internal details, which are in the log.
+pub(crate) fn store_down(shared: &ServiceContext) -> impl FnOnce(StoreError) -> Problem {
+    |error| {
+        if let StoreError::Unsupported(why) = error {
+            return Problem::new(NO_REFUND, why);
+        }
+        shared.store_failed(&error);
+        Problem::new(STORE_DOWN, "the store does not answer, try again later")
     }
-    shared.store_failed(&error);
-    Problem::new(STORE_DOWN, "the store does not answer, try again later")
 }
 
 /// Refuses names that the policy does not have.

@@ -38,7 +38,7 @@ pub(super) async fn release(shared: &ServiceContext, body: Bytes) -> CallResult 
         .keeper
         .release(&permits)
         .await
-        .map_err(|error| store_down(shared, error))?;
+        .map_err(store_down(shared))?;
     Ok(json(StatusCode::OK, answer::released(&permits, &back)))
 }
 
@@ -49,7 +49,7 @@ pub(super) async fn renew(shared: &ServiceContext, body: Bytes) -> CallResult {
         .keeper
         .renew(&permits)
         .await
-        .map_err(|error| store_down(shared, error))?;
+        .map_err(store_down(shared))?;
     Ok(json(StatusCode::OK, answer::renewed(&permits, &ends)))
 }
 

@@ -28,7 +28,7 @@ pub(super) async fn report(shared: &ServiceContext, body: Bytes) -> CallResult {
         Ok(Reported::NotOpen) => ReportResult::NotOpen,
         Err(_) => ReportResult::Error,
     });
-    match reported.map_err(|error| store_down(shared, error))? {
+    match reported.map_err(store_down(shared))? {
         Reported::Corrected => Ok(done("corrected")),
         Reported::Repeated => Ok(done("repeated")),
         Reported::NotOpen => {

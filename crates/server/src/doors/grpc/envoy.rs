@@ -75,7 +75,7 @@ async fn decide(
         asked.push(ask(request, wire, descriptor));
     }
     let answers = shared.keeper.call_for_report(&asked, new_nonce).await;
-    let answers = answers.map_err(|error| store_down(shared, error))?;
+    let answers = answers.map_err(store_down(shared))?;
     // A call has descriptors, and no request line.
     shared.record(Protocol::Rls, LoggedRequest::default(), answers.whole());
     Ok(answer::response(&answers))

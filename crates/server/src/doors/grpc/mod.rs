@@ -130,12 +130,14 @@ impl ConnectionContext {
 }
 
 /// Shows no internal details, which are in the log. Envoy's `failure_mode_deny` decides.
-fn store_down(shared: &ServiceContext, error: StoreError) -> GrpcStatus {
-    if let StoreError::Unsupported(why) = error {
-        return wrong(why);
+fn store_down(shared: &ServiceContext) -> impl FnOnce(StoreError) -> GrpcStatus {
+    |error| {
+        if let StoreError::Unsupported(why) = error {
+            return wrong(why);
+        }
+        shared.store_failed(&error);
+        GrpcStatus::new(Code::Unavailable, "the store cannot answer")
     }
-    shared.store_failed(&error);
-    GrpcStatus::new(Code::Unavailable, "the store cannot answer")
 }
 
 /// Returns the status of a request that is not valid.

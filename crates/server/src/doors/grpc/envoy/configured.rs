@@ -42,7 +42,7 @@ pub(super) async fn decide(
     let before = clock.now();
     let answer = shared.keeper.rate_limit(config, &call).await;
     let answer = answer.map_err(|error| match error {
-        RateLimitError::Store(error) => store_down(shared, error),
+        RateLimitError::Store(error) => store_down(shared)(error),
         error => wrong(error.to_string()),
     })?;
     let took = clock.now().since(before);
