@@ -15,7 +15,8 @@
 //! higher burst of the writer explains, at the same rate, has `^` and its permits behind the
 //! numbers: a process that never had that burst would assume that a clock was set back, and forgive
 //! it. `~` precedes the last moment that was promised, in microseconds since 1970, where the queue
-//! of these numbers would not have promised it: the debt after that are used permits. Twins read values of their own numbers without such ends; others are read here.
+//! of these numbers would not have promised it: the debt after that moment is used permits. Twins
+//! read values of their own numbers without such ends; others are read here.
 //!
 //! A key is gone once its TAT has passed, so of all moments that its value may mean, the nearest
 //! to now is read. No debt is deeper than twice 1.1 years and 10 s; a moment up to `PAST_MICROS`
@@ -53,6 +54,7 @@ const PAST_MICROS: u64 = 10_000_000_000_000;
 const SLACK_MICROS: u64 = CLOCK_SLACK_TICKS / TICKS;
 /// Debts below this number of units are exact as one double.
 const EXACT: u64 = 1 << 53;
+
 /// The moment at which a debt is paid, on the clock of a shared store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Paid {
@@ -267,7 +269,7 @@ impl StoredForm for Gcra {
         let (before, after) = (owed.tat.ahead(moment), after.ahead(moment));
         let own = self.promised(self.grid.units(after, moment), 0, moment);
         let own = self.grid.ticks(own, moment);
-        // A charge may promise a later moment; what is given back takes no promise back.
+        // A charge may promise a later moment; a refund leaves the last promised one.
         let promised = owed
             .promised
             .map(|promised| promised.max(if after > before { own } else { 0 }))

@@ -290,7 +290,7 @@ impl Drop for Carrier {
 
 impl ServerConnection {
     /// Returns true if the connection has ended, for example because the server closed it while it
-    /// was idle: what is sent now does not run.
+    /// was idle: a request on it would not run.
     pub(crate) fn has_ended(&self) -> bool {
         self.carrier.0.is_finished()
     }
