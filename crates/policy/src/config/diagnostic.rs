@@ -1,9 +1,10 @@
 //! Diagnostic: one finding about a policy text, and the list that collects them.
 //!
-//! Nothing stops at the first error: each reader of a part of the file adds its errors to
-//! [`Findings`] and goes on. Positions are bytes of the text; line and column are worked out
-//! once, at the end.
+//! Nothing stops at the first error: each reader of a part of the file reports its errors at a
+//! [`Place`], which knows the [`Findings`] of its text, and goes on. Positions are bytes of the text;
+//! line and column are worked out once, at the end.
 
+use std::cell::{Cell, RefCell, RefMut};
 use std::ops::Range;
 
 use super::codes;
@@ -54,61 +55,124 @@ pub struct Diagnostic {
 }
 
 /// The findings of one text, in the making.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Findings<'t> {
     text: &'t str,
-    found: Vec<Diagnostic>,
+    found: RefCell<Vec<Diagnostic>>,
+    /// Number of findings, of which [`MAX_FINDINGS`] are kept.
+    count: Cell<usize>,
     /// True if one of them is an error.
-    errors: bool,
-    /// Number of findings beyond [`MAX_FINDINGS`].
-    dropped: usize,
+    errors: Cell<bool>,
     /// Lines (start of line, in bytes) that the TOML parser could not read. Missing or odd fields
     /// there follow from that.
-    unreadable: Vec<usize>,
+    unreadable: RefCell<Vec<usize>>,
+}
+
+/// A place of a text, where findings are reported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    /// Those of its text.
+    pub(crate) findings: &'a Findings<'a>,
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Place<'a> {
+    /// Returns another place of the same text.
+    pub(crate) fn of(self, range: Range<usize>) -> Self {
+        self.findings.place(range)
+    }
+
+    pub(crate) fn range(self) -> Range<usize> {
+        self.start..self.end
+    }
+
+    /// Returns the place of `part` within it; itself if it is not written like that.
+    pub(crate) fn within(self, part: &str) -> Self {
+        let source = self.findings.text.get(self.range());
+        source
+            .and_then(|source| source.find(part))
+            .map_or(self, |found| {
+                let start = self.start + found;
+                self.of(start..start + part.len())
+            })
+    }
+}
+
+impl From<Place<'_>> for Range<usize> {
+    fn from(place: Place<'_>) -> Self {
+        place.range()
+    }
+}
+
+/// Reports an error; a help can be added to the returned finding.
+pub(crate) fn error<'a>(
+    code: &'static str,
+    at: Place<'a>,
+    message: impl Into<String>,
+    label: impl Into<String>,
+) -> RefMut<'a, Diagnostic> {
+    at.findings.error(code, at.range(), message, label)
+}
+
+/// Reports an error with its reason, which is the label and the help.
+pub(crate) fn refuse<'a>(
+    code: &'static str,
+    at: Place<'a>,
+    message: impl Into<String>,
+    reason: Reason,
+) -> RefMut<'a, Diagnostic> {
+    let mut found = error(code, at, message, reason.why);
+    found.help(reason.help);
+    found
+}
+
+/// Reports a value that its type refuses.
+pub(crate) fn invalid(
+    code: &'static str,
+    at: Place<'_>,
+    value: ValueError,
+    label: impl Into<String>,
+) {
+    error(code, at, value.reason, label).help(value.help);
+}
+
+/// Reports a lint.
+pub(crate) fn warning<'a>(
+    code: &'static str,
+    at: Place<'a>,
+    message: impl Into<String>,
+    label: impl Into<String>,
+) -> RefMut<'a, Diagnostic> {
+    at.findings.warning(code, at.range(), message, label)
 }
 
 impl<'t> Findings<'t> {
-    pub(crate) const fn new(text: &'t str) -> Self {
+    pub(crate) fn new(text: &'t str) -> Self {
         Self {
             text,
-            found: Vec::new(),
-            errors: false,
-            dropped: 0,
-            unreadable: Vec::new(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns a place of the text.
+    pub(crate) fn place(&self, range: Range<usize>) -> Place<'_> {
+        Place {
+            findings: self,
+            start: range.start,
+            end: range.end,
         }
     }
 
     /// Adds an error at `at`; a help can be added to the returned finding.
     pub(crate) fn error(
-        &mut self,
+        &self,
         code: &'static str,
         at: Range<usize>,
         message: impl Into<String>,
         label: impl Into<String>,
-    ) -> &mut Diagnostic {
+    ) -> RefMut<'_, Diagnostic> {
         self.push(code, Severity::Error, at, &message.into(), &label.into())
-    }
-
-    /// Adds an error with its reason, which is the label and the help.
-    pub(crate) fn refuse(
-        &mut self,
-        code: &'static str,
-        at: Range<usize>,
-        message: impl Into<String>,
-        reason: Reason,
-    ) -> &mut Diagnostic {
-        self.error(code, at, message, reason.why).help(reason.help)
-    }
-
-    /// Adds an error about a value that its type refuses.
-    pub(crate) fn invalid(
-        &mut self,
-        code: &'static str,
-        at: Range<usize>,
-        error: ValueError,
-        label: impl Into<String>,
-    ) {
-        self.error(code, at, error.reason, label).help(error.help);
     }
 
     /// Returns a help for a word that is not known: the nearest one as the value of a field, where
@@ -126,28 +190,29 @@ impl<'t> Findings<'t> {
 
     /// Adds a lint at `at`.
     pub(crate) fn warning(
-        &mut self,
+        &self,
         code: &'static str,
         at: Range<usize>,
         message: impl Into<String>,
         label: impl Into<String>,
-    ) -> &mut Diagnostic {
+    ) -> RefMut<'_, Diagnostic> {
         self.push(code, Severity::Warning, at, &message.into(), &label.into())
     }
 
     /// Records that TOML could not read the line that holds `at`.
-    pub(crate) fn unreadable(&mut self, at: usize) {
-        self.unreadable.push(line_start(self.text, at));
+    pub(crate) fn unreadable(&self, at: usize) {
+        let line = line_start(self.text, at);
+        self.unreadable.borrow_mut().push(line);
     }
 
     /// Returns true if the text was read whole, so that a missing field is really missing.
     pub(crate) fn is_whole(&self) -> bool {
-        self.unreadable.is_empty()
+        self.unreadable.borrow().is_empty()
     }
 
     /// Returns true if any error was found.
-    pub(crate) const fn has_errors(&self) -> bool {
-        self.errors
+    pub(crate) fn has_errors(&self) -> bool {
+        self.errors.get()
     }
 
     /// Returns the known word that was probably meant; `None` once no more findings are kept.
@@ -164,8 +229,8 @@ impl<'t> Findings<'t> {
     }
 
     /// Returns true if further findings are only counted.
-    pub(crate) const fn is_full(&self) -> bool {
-        self.found.len() >= MAX_FINDINGS
+    pub(crate) fn is_full(&self) -> bool {
+        self.count.get() >= MAX_FINDINGS
     }
 
     /// Returns the text of a value, if it is short and stands on one line.
@@ -175,41 +240,29 @@ impl<'t> Findings<'t> {
             .then_some(source)
     }
 
-    /// Returns the range of `part` within `at`; all of `at` if it is not written like that.
-    pub(crate) fn within(&self, at: &Range<usize>, part: &str) -> Range<usize> {
-        let found = self
-            .text
-            .get(at.clone())
-            .and_then(|source| source.find(part));
-        found.map_or_else(
-            || at.clone(),
-            |found| at.start + found..at.start + found + part.len(),
-        )
-    }
-
     /// Returns all findings in the order of the text.
-    pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
-        let unreadable = std::mem::take(&mut self.unreadable);
-        let text = self.text;
+    pub(crate) fn finish(self) -> Vec<Diagnostic> {
+        let (text, unreadable) = (self.text, self.unreadable.into_inner());
+        let mut found = self.found.into_inner();
         // A value that the parser made up in place of an unreadable one stands nowhere.
         let is_made_up = |found: &Diagnostic| found.code == codes::TYPE && found.start == found.end;
-        self.found.retain(|found| {
+        found.retain(|found| {
             found.code == codes::SYNTAX
                 || !(unreadable.contains(&line_start(text, found.start))
                     || !unreadable.is_empty() && is_made_up(found))
         });
-        self.found.sort_by_key(|found| (found.start, found.end));
-        self.found
-            .dedup_by(|next, kept| next.start == kept.start && next.message == kept.message);
-        if self.dropped > 0 {
-            let message = format!("{} more findings are not shown", self.dropped);
-            let severity = if self.errors {
+        found.sort_by_key(|found| (found.start, found.end));
+        found.dedup_by(|next, kept| next.start == kept.start && next.message == kept.message);
+        let dropped = self.count.get().saturating_sub(MAX_FINDINGS);
+        if dropped > 0 {
+            let message = format!("{dropped} more findings are not shown");
+            let severity = if self.errors.get() {
                 Severity::Error
             } else {
                 Severity::Warning
             };
             let end = text.len();
-            self.found.push(finding(
+            found.push(finding(
                 codes::TOO_MANY_FINDINGS,
                 severity,
                 end..end,
@@ -217,19 +270,19 @@ impl<'t> Findings<'t> {
                 "in the rest of the file".into(),
             ));
         }
-        place(text, &mut self.found);
-        self.found
+        place(text, &mut found);
+        found
     }
 
     /// Adds a finding.
     pub(crate) fn push(
-        &mut self,
+        &self,
         code: &'static str,
         severity: Severity,
         at: Range<usize>,
         message: &str,
         label: &str,
-    ) -> &mut Diagnostic {
+    ) -> RefMut<'_, Diagnostic> {
         let at = one_line(self.text, at);
         let [message, mut label] = [message, label].map(bounded);
         if severity == Severity::Error
@@ -239,18 +292,16 @@ impl<'t> Findings<'t> {
             let code = u32::from(odd);
             label = format!("{label}; U+{code:04X} in it is not ASCII");
         }
-        self.errors |= severity == Severity::Error;
-        let new = finding(code, severity, at, message, label);
-        if self.found.len() < MAX_FINDINGS {
-            self.found.push(new);
-        } else {
-            // The last place is overwritten: it reports the number of findings that were lost.
-            self.dropped += 1;
-            if let Some(last) = self.found.last_mut() {
-                *last = new;
-            }
-        }
-        self.found.last_mut().expect("a finding was pushed above")
+        self.errors
+            .update(|errors| errors || severity == Severity::Error);
+        let mut found = self.found.borrow_mut();
+        // Beyond the maximum the last is overwritten, and reports the number of those that were lost.
+        found.truncate(MAX_FINDINGS - 1);
+        found.push(finding(code, severity, at, message, label));
+        self.count.update(|count| count + 1);
+        RefMut::map(found, |found| {
+            found.last_mut().expect("a finding was pushed above")
+        })
     }
 }
 
@@ -283,8 +334,8 @@ impl Diagnostic {
     }
 
     /// Adds another part of the text.
-    pub(crate) fn related(&mut self, at: Range<usize>) -> &mut Self {
-        self.related = Some(at);
+    pub(crate) fn related(&mut self, at: impl Into<Range<usize>>) -> &mut Self {
+        self.related = Some(at.into());
         self
     }
 }

@@ -19,7 +19,6 @@ pub(super) mod rollout;
 pub(super) mod scope;
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use ratekeeper_core::{Denials, Limit, LimitId, LimitKeys, Origin, Outage};
@@ -35,12 +34,12 @@ use self::rollout::percent;
 use self::scope::scope;
 use super::document::exclusions::exclusions;
 use super::fields::{MAX_NAME, MAX_VARIANTS};
-use super::quantity::Surroundings;
 use super::quantity::balance;
 use super::quantity::forms::quantity;
 use super::quantity::unit::{in_unit, unit};
+use super::quantity::{Surroundings, quantity_at};
 use super::variants::{too_many, variants_by_day};
-use super::{Draft, Findings, PolicyFiles, Table, ZoneSpec, codes};
+use super::{Draft, Place, PolicyFiles, Table, ZoneSpec, codes, error};
 use crate::{Correction, KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
 
 /// `[defaults]`: values of limits without their own.
@@ -49,7 +48,7 @@ pub(super) struct Defaults<'a> {
     table: Option<Table<'a>>,
     /// Read once, because they may be reported.
     missing_key: Option<MissingKey>,
-    response: Option<NamedResponse>,
+    response: Option<NamedResponse<'a>>,
 }
 
 impl Defaults<'_> {
@@ -65,47 +64,39 @@ pub(super) struct FileContext<'a> {
     pub(super) zone: ZoneSpec,
     pub(super) origin: Origin,
     pub(super) defaults: Defaults<'a>,
-    pub(super) responses: Responses,
+    pub(super) responses: Responses<'a>,
     pub(super) files: &'a PolicyFiles,
     pub(super) zones: Zones,
     /// Number of variants of the limits so far: those for the days of their keys.
     pub(super) variants: usize,
     /// Name and first place of every limit with a name, including refused ones.
-    pub(super) names: HashMap<&'a str, Range<usize>>,
+    pub(super) names: HashMap<&'a str, Place<'a>>,
 }
 
 /// `[defaults]`
-pub(super) fn defaults<'a>(
-    root: Table<'a>,
-    responses: &mut Responses,
-    out: &mut Findings<'_>,
-) -> Defaults<'a> {
+pub(super) fn defaults<'a>(root: Table<'a>, responses: &mut Responses<'a>) -> Defaults<'a> {
     let table = root.table("defaults");
     Defaults {
         table,
-        missing_key: table.and_then(|table| missing_key(table, out)),
-        response: table.and_then(|table| responses.named_in(table, out)),
+        missing_key: table.and_then(missing_key),
+        response: table.and_then(|table| responses.named_in(table)),
     }
 }
 
 /// Reads a limit; `None` if it has an error, which is reported.
-pub(super) fn limit<'a>(
-    written: Table<'a>,
-    shared: &mut FileContext<'a>,
-    out: &mut Findings<'_>,
-) -> Option<Draft<'a>> {
-    let named = limit_name(written, &mut shared.names, out);
-    let mut requests = requests(written, shared.files, out);
-    let key = key(written, out);
+pub(super) fn limit<'a>(written: Table<'a>, shared: &mut FileContext<'a>) -> Option<Draft<'a>> {
+    let named = limit_name(written, &mut shared.names);
+    let mut requests = requests(written, shared.files);
+    let key = key(written);
     let case = path_case(written).or_else(|| shared.defaults.read(path_case));
     requests.compare(case.unwrap_or_default(), key.as_deref().unwrap_or_default());
-    exclusions(written, out);
-    let active = active(written, &shared.zone, &mut shared.zones, out);
-    let missing = missing_key(written, out);
-    let response = shared.responses.named_in(written, out);
+    exclusions(written);
+    let active = active(written, &shared.zone, &mut shared.zones);
+    let missing = missing_key(written);
+    let response = shared.responses.named_in(written);
     let usual = shared.defaults.missing_key.clone();
     let mut missing_key = missing.or(usual).unwrap_or_default();
-    if separate(written, out) {
+    if separate(written) {
         missing_key = without_address(missing_key);
     }
     let denials = denials(written, &shared.defaults);
@@ -114,21 +105,21 @@ pub(super) fn limit<'a>(
         origin: shared.origin,
         denials,
     };
-    let quantity = quantity(written, around, out);
-    let unit = unit(written);
+    let quantity = quantity(written, around);
     let around = CostSurroundings {
         limit: written,
-        unit: unit.as_ref(),
+        unit: unit(written),
         path_case: requests.matcher.path_case,
         files: shared.files,
     };
-    let cost = cost(&around, out);
-    let settle = cost.as_ref().and_then(|_| settle(written, out));
+    let cost = cost(&around);
+    let unit = around.unit;
+    let settle = cost.as_ref().and_then(|_| settle(written));
     let correction = quantity
         .as_ref()
-        .and_then(|quantity| correction(written, settle, quantity, out));
+        .and_then(|quantity| correction(written, settle, quantity));
 
-    let outage = outage_of(written, &shared.defaults, correction.as_ref(), out);
+    let outage = outage_of(written, &shared.defaults, correction.as_ref());
     let (mut quantity, key, cost, named) = (quantity?, key?, cost?, named?);
     let by_day = quantity.by_day.take();
     let limit = Limit {
@@ -144,7 +135,7 @@ pub(super) fn limit<'a>(
     let variants = by_day.unwrap_or_default();
     shared.variants += variants.numbers.len();
     if shared.variants > MAX_VARIANTS {
-        too_many(quantity.at, out);
+        too_many(quantity_at(written));
         return None;
     }
     Some(Draft {
@@ -185,7 +176,7 @@ pub(super) fn limit<'a>(
         same: requests.same,
         kind: quantity.kind,
         denials,
-        quantity_at: quantity.at,
+        quantity_at: quantity_at(written),
         cost_at: cost.at,
     })
 }
@@ -202,16 +193,15 @@ fn outage_of(
     written: Table<'_>,
     defaults: &Defaults<'_>,
     correction: Option<&Correction>,
-    out: &mut Findings<'_>,
 ) -> Outage {
     let own = outage(written);
     let chosen = if written.has("balance") {
-        balance::outage(written, own, defaults.read(outage), out)
+        balance::outage(written, own, defaults.read(outage))
     } else {
         own.or_else(|| defaults.read(outage)).unwrap_or_default()
     };
     if correction.is_some() {
-        is_counted(written, chosen, out);
+        is_counted(written, chosen);
     }
     chosen
 }
@@ -225,31 +215,27 @@ fn denials(written: Table<'_>, defaults: &Defaults<'_>) -> Denials {
 }
 
 /// Checks the name and enters it in the list of names; `None` if it is missing or refused.
-fn limit_name<'a>(
-    table: Table<'a>,
-    names: &mut HashMap<&'a str, Range<usize>>,
-    out: &mut Findings<'_>,
-) -> Option<&'a str> {
+fn limit_name<'a>(table: Table<'a>, names: &mut HashMap<&'a str, Place<'a>>) -> Option<&'a str> {
     let text = table.text("name")?;
     if let Some(first) = names.get(text.value) {
-        let other = if out.is_full() {
+        let other = if text.at.findings.is_full() {
             String::new()
         } else {
             another_name(text.value, names)
         };
         let message = format!("two limits are called `{text}`");
         let label = "the name must be unique, because counters are kept by name";
-        out.error(codes::DUPLICATE_NAME, text.at, message, label)
-            .related(first.clone())
+        error(codes::DUPLICATE_NAME, text.at, message, label)
+            .related(*first)
             .help(format!("write for example name = \"{other}\""));
         return None;
     }
-    names.insert(text.value, text.at.clone());
-    name(&text, "limit", out).then_some(text.value)
+    names.insert(text.value, text.at);
+    name(&text, "limit").then_some(text.value)
 }
 
 /// Returns `signup-2`, or the first number that is free.
-fn another_name(name: &str, names: &HashMap<&str, Range<usize>>) -> String {
+fn another_name(name: &str, names: &HashMap<&str, Place<'_>>) -> String {
     let short: String = name.chars().take(MAX_NAME - 6).collect();
     let free = |number: &usize| !names.contains_key(&*format!("{short}-{number}"));
     let number = (2..=names.len() + 2).find(free).unwrap_or(2);
@@ -290,7 +276,7 @@ fn counted(mut key: Vec<KeyPart>) -> Vec<KeyPart> {
 /// Returns the refusal of a limit: its own response precedes the defaults, and a `status`
 /// precedes that of a response beside it.
 fn refusal_of(
-    own: Option<NamedResponse>,
+    own: Option<NamedResponse<'_>>,
     status: Option<u16>,
     defaults: &Defaults<'_>,
 ) -> Arc<Refusal> {

@@ -12,7 +12,7 @@ use ratekeeper_core::Algorithm as _;
 use super::limit::refusal::Responses;
 use super::limit::{alert, ban, cost, scope};
 use super::quantity::{QuantityKind, Refill, balance};
-use super::{Draft, Findings, codes};
+use super::{Draft, Table, codes, error, warning};
 use crate::{Cost, KeyPart, MissingKey, Role, RuleMode, Settings};
 
 /// Maximum number of limits with the same key and match that are compared with each other.
@@ -20,28 +20,27 @@ const MAX_COMPARED: usize = 50;
 
 /// Reports a policy that cannot be intended: one without limits (a file cut short reads like
 /// that, and would switch off all limiting), or with a limit, a price or an alert without effect.
-pub(super) fn impossible(drafts: &[Draft<'_>], settings: &Settings, out: &mut Findings<'_>) {
+pub(super) fn impossible(root: Table<'_>, drafts: &[Draft<'_>], settings: &Settings) {
     let elsewhere = settings.envoy_files.config.is_some();
-    if drafts.is_empty() && !elsewhere && !out.has_errors() {
+    if drafts.is_empty() && !elsewhere && !root.findings().has_errors() {
         let message = "the policy has no limits";
         let label = "every request would be allowed";
-        out.error(codes::NO_LIMITS, 0..0, message, label).help(
+        error(codes::NO_LIMITS, root.at(), message, label).help(
             "add a limit: [[limit]] with name = \"per-ip\", key = [\"ip\"], limit = \"100/1m\"",
         );
     }
     for draft in drafts {
-        never_passes(draft, out);
-        cost::unmet(draft, out);
-        alert::impossible(draft, out);
+        never_passes(draft);
+        cost::unmet(draft);
+        alert::impossible(draft);
     }
 }
 
-fn never_passes(draft: &Draft<'_>, out: &mut Findings<'_>) {
+fn never_passes(draft: &Draft<'_>) {
     let capacity = draft.rule.limit.algorithm.capacity();
     let Some(cost) = draft.rule.cost.highest().filter(|cost| *cost > capacity) else {
         return;
     };
-    let at = draft.cost_at.clone();
     let (which, field) = match draft.rule.cost {
         Cost::Priced(_) => ("requests of this price", "is"),
         _ if draft.table.table("cost").is_some() => ("a request", "reserve"),
@@ -49,35 +48,30 @@ fn never_passes(draft: &Draft<'_>, out: &mut Findings<'_>) {
     };
     let message = format!("{draft} can never let {which} pass");
     let label = format!("costs more than the {capacity} that the limit holds");
-    out.error(codes::COST_TOO_HIGH, at, message, label)
-        .related(draft.quantity_at.clone())
+    error(codes::COST_TOO_HIGH, draft.cost_at, message, label)
+        .related(draft.quantity_at)
         .help(format!(
             "write {field} = {capacity} or less, or raise the limit to at least {cost}"
         ));
 }
 
 /// Reports all warnings.
-pub(super) fn lints(
-    drafts: &[Draft<'_>],
-    responses: &Responses,
-    settings: &Settings,
-    out: &mut Findings<'_>,
-) {
+pub(super) fn lints(drafts: &[Draft<'_>], responses: &Responses, settings: &Settings) {
     for draft in drafts {
-        visitors::unreliable(draft, out);
-        visitors::formless(draft, out);
-        ban::all_clients(draft, out);
-        stands_in_for_itself(draft, out);
-        scope::no_share(draft, settings, out);
-        balance::forgotten(draft, settings, out);
+        visitors::unreliable(draft);
+        visitors::formless(draft);
+        ban::all_clients(draft);
+        stands_in_for_itself(draft);
+        scope::no_share(draft, settings);
+        balance::forgotten(draft, settings);
     }
-    never_refuses(drafts, out);
-    responses.unused(out);
+    never_refuses(drafts);
+    responses.unused();
 }
 
 /// Warns of a key part that is its own stand-in. Addresses, the default stand-in, are missing
 /// from no request that came over the network.
-fn stands_in_for_itself(draft: &Draft<'_>, out: &mut Findings<'_>) {
+fn stands_in_for_itself(draft: &Draft<'_>) {
     let MissingKey::Use(part) = &draft.rule.missing_key else {
         return;
     };
@@ -87,12 +81,12 @@ fn stands_in_for_itself(draft: &Draft<'_>, out: &mut Findings<'_>) {
     }
     let message = format!("`{part}` replaces itself in {draft}");
     let label = "all requests without it share one counter";
-    out.warning(codes::MISSING_KEY, draft.table.place("key"), message, label)
+    warning(codes::MISSING_KEY, draft.table.place("key"), message, label)
         .help("write missing_key = \"use:ip\", or \"shared\" if that is meant");
 }
 
 /// Warns of limits that another one, for the same requests and callers, always precedes.
-fn never_refuses(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+fn never_refuses(drafts: &[Draft<'_>]) {
     let mut groups: HashMap<_, Vec<&Draft<'_>>> = HashMap::new();
     for draft in drafts {
         let group = groups.entry((&draft.same, &draft.rule.key)).or_default();
@@ -107,13 +101,13 @@ fn never_refuses(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
                     && (covers(strict, loose) && (*other < index || !covers(loose, strict)))
             });
             if let Some((_, strict)) = strict {
-                report(loose, strict, out);
+                report(loose, strict);
             }
         }
     }
 }
 
-fn report(loose: &Draft<'_>, strict: &Draft<'_>, out: &mut Findings<'_>) {
+fn report(loose: &Draft<'_>, strict: &Draft<'_>) {
     let (loose_name, strict_name) = (&loose.rule.limit.name, &strict.rule.limit.name);
     let message = format!("{loose} can never be the one that refuses");
     let (label, help) = if loose.rule.limit.algorithm == strict.rule.limit.algorithm {
@@ -128,9 +122,8 @@ fn report(loose: &Draft<'_>, strict: &Draft<'_>, out: &mut Findings<'_>) {
             format!("write a lower number, or remove `{loose_name}`"),
         )
     };
-    let at = loose.quantity_at.clone();
-    out.warning(codes::NEVER_REFUSES, at, message, label)
-        .related(strict.quantity_at.clone())
+    warning(codes::NEVER_REFUSES, loose.quantity_at, message, label)
+        .related(strict.quantity_at)
         .help(help);
 }
 

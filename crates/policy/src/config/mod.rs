@@ -54,10 +54,10 @@ pub use variants::key_text::{exact_key_text, is_key_pattern, key_pairs};
 pub use variants::overrides_edit::{OverrideLine, OverridesCsv, override_lines};
 
 use self::diagnostic::LineCounter;
-pub(crate) use self::diagnostic::{Findings, shown};
+pub(crate) use self::diagnostic::{Findings, Place, error, invalid, refuse, shown, warning};
 use self::document::exclusions::is_excluded;
 pub(crate) use self::document::read::At;
-use self::document::read::{SpannedValue, Table, header_name, name_of, text_or_number, whole};
+use self::document::read::{Node, SpannedValue, Table, Text, header_name, whole};
 use self::document::scalar::rate;
 use self::document::syntax;
 use self::fields::POLICY;
@@ -178,16 +178,16 @@ fn load(
     context: Context,
     unix_nanos: Option<u64>,
 ) -> Result<Loaded, Vec<Diagnostic>> {
-    let mut out = Findings::new(text);
+    let out = Findings::new(text);
     let mut conversions = Conversions::default(); // which the document refers to
-    let Some(mut document) = syntax::document(text, &mut out) else {
+    let Some(mut document) = syntax::document(text, &out) else {
         return Err(out.finish());
     };
-    conversions.read(document.get_mut(), &mut out);
-    conversions.apply(document.get_mut());
+    conversions.read(document.get_mut(), &out);
+    conversions.apply(document.get_mut(), &out);
     out.fields(document.get_ref(), 0..0, &POLICY, POLICY.what);
-    let root = Table::root(document.get_ref(), &POLICY);
-    let policy = policy(text, files, root, context, unix_nanos, &mut out);
+    let root = Table::root(document.get_ref(), &POLICY, &out);
+    let policy = policy(text, files, root, context, unix_nanos);
     match policy {
         Some(policy) if !out.has_errors() => Ok(Loaded {
             policy,
@@ -204,14 +204,13 @@ fn policy(
     root: Table<'_>,
     context: Context,
     unix_nanos: Option<u64>,
-    out: &mut Findings<'_>,
 ) -> Option<Policy> {
-    let zone = settings::zone(root, out);
-    let client_ip = settings::client_ip(root, out);
-    let geo = settings::geo::geo(root, files, &client_ip, unix_nanos, out);
-    let settings = settings::process(root, files, out);
-    let mut responses = limit::refusal::responses(root, out);
-    let defaults = limit::defaults(root, &mut responses, out);
+    let zone = settings::zone(root);
+    let client_ip = settings::client_ip(root);
+    let geo = settings::geo::geo(root, files, &client_ip, unix_nanos);
+    let settings = settings::process(root, files);
+    let mut responses = limit::refusal::responses(root);
+    let defaults = limit::defaults(root, &mut responses);
     let mut shared = FileContext {
         zone,
         origin: context.origin,
@@ -225,48 +224,48 @@ fn policy(
     let mut lines = LineCounter::new(text);
     let mut drafts: Vec<Draft<'_>> = Vec::new();
     for table in root.tables("limit") {
-        let line = lines.at(table.at().start);
-        if let Some(mut draft) = limit::limit(table, &mut shared, out) {
+        let line = lines.at(table.at().range().start);
+        if let Some(mut draft) = limit::limit(table, &mut shared) {
             draft.rule.line = line;
             drafts.push(draft);
         }
     }
-    let exemptions = limit::exempt::exempt(root, files, &mut drafts, out);
-    let tokens = settings::jwt::tokens(root, files, out);
+    let exemptions = limit::exempt::exempt(root, files, &mut drafts);
+    let tokens = settings::jwt::tokens(root, files);
     let mut variants = VariantReader::new(&shared.zone, shared.origin, shared.variants);
     let prefix = client_ip.ipv6_prefix;
-    let signals = limit::extras::extras(&mut drafts, &settings, &variants, out);
-    limit::distinct::distinct(&mut drafts, &variants, out);
-    limit::priority::priorities(&mut drafts, files, out);
-    limit::otherwise::otherwise(&mut drafts, out);
-    limit::replaces::replaces(&mut drafts, out);
-    limit::rollout::percents(&drafts, out);
-    settings::routes::on_limit(&mut drafts, &settings, out);
-    limit::rollout::candidates(&mut drafts, &variants, out);
-    let asks_for_claims = settings::jwt::required(root, &settings, &drafts, out);
-    let plans = variants::plan::plans(root, prefix, &mut variants, &mut drafts, out);
+    let signals = limit::extras::extras(&mut drafts, &settings, &variants);
+    limit::distinct::distinct(&mut drafts, &variants);
+    limit::priority::priorities(&mut drafts, files);
+    limit::otherwise::otherwise(&mut drafts);
+    limit::replaces::replaces(&mut drafts);
+    limit::rollout::percents(&drafts);
+    settings::routes::on_limit(&mut drafts, &settings);
+    limit::rollout::candidates(&mut drafts, &variants);
+    let asks_for_claims = settings::jwt::required(root, &settings, &drafts);
+    let plans = variants::plan::plans(root, prefix, &mut variants, &mut drafts);
     let names = &shared.names;
     let mut overrides = OverrideReader::new(prefix, unix_nanos, &mut variants, &mut drafts, names);
-    overrides.tables(root, OverridePlace::Policy, &mut lines, out);
-    variants::overrides_file::read(root, files, &mut overrides, out);
+    overrides.tables(root, OverridePlace::Policy, &mut lines);
+    variants::overrides_file::read(root, files, &mut overrides);
     overrides.install();
     let open = OpenListeners::of(context.listeners, &settings);
-    let visitors = Visitors::read(root, &client_ip, open, out);
-    unreceived(open, &drafts, &exemptions, plans.as_ref(), root, out);
-    lints::impossible(&drafts, &settings, out);
-    if out.has_errors() {
+    let visitors = Visitors::read(root, &client_ip, open);
+    unreceived(open, &drafts, &exemptions, plans.as_ref(), root);
+    lints::impossible(root, &drafts, &settings);
+    if root.findings().has_errors() {
         return None;
     }
-    lints::lints(&drafts, &shared.responses, &settings, out);
-    limit::active::lints(&drafts, context.origin, out);
-    limit::replaces::lints(&drafts, out);
-    settings::routes::unnamed(root, &drafts, out);
+    lints::lints(&drafts, &shared.responses, &settings);
+    limit::active::lints(&drafts, context.origin);
+    limit::replaces::lints(&drafts);
+    settings::routes::unnamed(root, &drafts);
     if !asks_for_claims {
-        settings::jwt::unused(root, plans.as_ref(), out);
+        settings::jwt::unused(root, plans.as_ref());
     }
     if let Some(visitors) = visitors {
         let proxy = settings.listen.proxy.as_ref();
-        visitors.lints(root, &drafts, &exemptions, plans.as_ref(), proxy, out);
+        visitors.lints(root, &drafts, &exemptions, plans.as_ref(), proxy);
     }
     Some(Policy {
         version: 0,

@@ -12,11 +12,10 @@ pub(super) mod post_paid;
 pub(super) mod queue;
 pub(super) mod unit;
 
-use std::ops::Range;
-
 use ratekeeper_core::{AnyAlgorithm, Denials, Nanos, Origin, Permits, Quota};
 
-use super::{Findings, ZoneSpec, codes};
+use super::fields::QUANTITIES;
+use super::{Place, Table, ZoneSpec, codes, error};
 use crate::model::rules::calendar::Word;
 
 /// The amount that a limit allows.
@@ -28,8 +27,6 @@ pub(super) struct Quantity {
     /// See [`Rule::keeps_to`](crate::Rule::keeps_to).
     pub(super) keeps_to: Option<Quota>,
     pub(super) text: String,
-    /// The value in the file.
-    pub(super) at: Range<usize>,
     /// How it counts, for comparing two quantities.
     pub(super) kind: QuantityKind,
     /// Where each key has a first day of the month: the same limit from the other days.
@@ -38,14 +35,13 @@ pub(super) struct Quantity {
 
 impl Quantity {
     /// Returns a quantity without a period, which no other is compared with.
-    fn new(algorithm: AnyAlgorithm, quota: Permits, text: String, at: Range<usize>) -> Self {
+    fn new(algorithm: AnyAlgorithm, quota: Permits, text: String) -> Self {
         Self {
             algorithm,
             quota,
             window: None,
             keeps_to: None,
             text,
-            at,
             kind: QuantityKind::Other,
             by_day: None,
         }
@@ -92,22 +88,23 @@ pub(super) struct Surroundings<'a> {
     pub(super) denials: Denials,
 }
 
+/// Returns the place of the numbers of a limit.
+pub(super) fn quantity_at(limit: Table<'_>) -> Place<'_> {
+    match (limit.first_of(QUANTITIES), limit.table("bucket")) {
+        (Some("bucket"), Some(bucket)) => bucket.place("refill"),
+        (field, _) => limit.place(field.unwrap_or("limit")),
+    }
+}
+
 /// Returns `None`, and reports an error, unless denials are free, as some algorithms require.
-pub(super) fn free(
-    denials: Denials,
-    what: &str,
-    at: &Range<usize>,
-    instead: &str,
-    out: &mut Findings<'_>,
-) -> Option<()> {
+pub(super) fn free(denials: Denials, what: &str, at: Place<'_>, instead: &str) -> Option<()> {
     if denials == Denials::Free {
         return Some(());
     }
     let message = format!("`count_denied` cannot be combined with {what}");
     let label = "cannot count refused requests";
-    out.error(codes::ALGORITHM, at.clone(), message, label)
-        .help(format!(
-            "write count_denied = false in this limit, or {instead}"
-        ));
+    error(codes::ALGORITHM, at, message, label).help(format!(
+        "write count_denied = false in this limit, or {instead}"
+    ));
     None
 }

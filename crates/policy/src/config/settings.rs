@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use ipnet::IpNet;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
-use super::{At, Findings, PolicyFiles, Table, codes, header_name};
+use super::{PolicyFiles, Table, Text, codes, error, header_name, invalid, warning};
 use crate::{
     AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, PortUse, RevealKeys,
     Settings, SocketTrust, Tls, network,
@@ -36,7 +36,7 @@ pub(crate) enum ZoneSpec {
 
 /// Reads `timezone` from the database that is compiled in, so that a policy means the same on
 /// every machine. The cost is that new rules come with a new release.
-pub(crate) fn zone(root: Table<'_>, out: &mut Findings<'_>) -> ZoneSpec {
+pub(crate) fn zone(root: Table<'_>) -> ZoneSpec {
     let Some(name) = root.text("timezone") else {
         return if root.has("timezone") {
             ZoneSpec::Refused
@@ -51,10 +51,13 @@ pub(crate) fn zone(root: Table<'_>, out: &mut Findings<'_>) -> ZoneSpec {
     let names: Vec<_> = zones.available().map(|zone| zone.to_string()).collect();
     let names = names.iter().map(String::as_str);
     let other = "write a name of the IANA database, as in timezone = \"Europe/Oslo\" or \"UTC\"";
-    let help = out.meant(name.value, names, "timezone = ", || other.to_owned());
+    let help = name
+        .at
+        .findings
+        .meant(name.value, names, "timezone = ", || other.to_owned());
     let message = format!("unknown time zone \"{name}\"");
     let label = "not in the IANA time zone database";
-    out.error(codes::ZONE, name.at, message, label).help(help);
+    error(codes::ZONE, name.at, message, label).help(help);
     ZoneSpec::Refused
 }
 
@@ -69,7 +72,7 @@ pub(super) fn headers(root: Table<'_>) -> HeaderStyle {
 }
 
 /// `[client_ip]`
-pub(super) fn client_ip(root: Table<'_>, out: &mut Findings<'_>) -> ClientIp {
+pub(super) fn client_ip(root: Table<'_>) -> ClientIp {
     let mut client = ClientIp::default();
     let Some(table) = root.table("client_ip") else {
         return client;
@@ -77,7 +80,7 @@ pub(super) fn client_ip(root: Table<'_>, out: &mut Findings<'_>) -> ClientIp {
     for text in table.texts("trusted_proxies") {
         match text.value {
             "unix:" => client.sockets = SocketTrust::Trust,
-            _ => client.trusted_proxies.extend(proxy(&text, out)),
+            _ => client.trusted_proxies.extend(proxy(&text)),
         }
     }
     let all = IpNet::aggregate(&client.trusted_proxies);
@@ -85,23 +88,22 @@ pub(super) fn client_ip(root: Table<'_>, out: &mut Findings<'_>) -> ClientIp {
         let message = format!("`trusted_proxies` together trust every address of `{network}`");
         let label = "every client could then choose its address by sending a header";
         let at = table.place("trusted_proxies");
-        out.error(codes::TRUSTS_ALL, at, message, label)
+        error(codes::TRUSTS_ALL, at, message, label)
             .help("list your proxies only, as in trusted_proxies = [\"10.0.0.0/8\"]");
     }
     if let Some(header) = table.text("header")
-        && let Some(name) = header_name(&header, out)
+        && let Some(name) = header_name(&header)
     {
         if name.contains('_') {
             let message = format!("no proxy sends a header `{name}`");
             let label = "names of headers have hyphens";
             let help = format!("write header = \"{}\"", name.replace('_', "-"));
-            out.warning(codes::PROXY, header.at.clone(), message, label)
-                .help(help);
+            warning(codes::PROXY, header.at, message, label).help(help);
         }
-        if !table.has("trusted_proxies") && !out.has_errors() {
+        if !table.has("trusted_proxies") && !table.findings().has_errors() {
             let message = "`header` of [client_ip] has no effect";
             let label = "no proxy is trusted to set it, so the client is the peer";
-            out.warning(codes::PROXY, header.at, message, label)
+            warning(codes::PROXY, header.at, message, label)
                 .help("add the addresses of your proxies: trusted_proxies = [\"10.0.0.0/8\"]");
         }
         client.header = name;
@@ -109,8 +111,7 @@ pub(super) fn client_ip(root: Table<'_>, out: &mut Findings<'_>) -> ClientIp {
     if table.has("trusted_headers") && !table.has("trusted_proxies") {
         let message = "`trusted_headers` are those of trusted proxies, and the policy names none";
         let label = "any visitor can send these headers";
-        let at = table.place("trusted_headers");
-        out.warning(codes::PROXY, at, message, label)
+        warning(codes::PROXY, table.place("trusted_headers"), message, label)
             .help("add the addresses of your proxies: trusted_proxies = [\"10.0.0.0/8\"]");
     }
     if let Some(bits) = table.number("ipv6_prefix") {
@@ -120,14 +121,14 @@ pub(super) fn client_ip(root: Table<'_>, out: &mut Findings<'_>) -> ClientIp {
 }
 
 /// Reads an address or a block.
-fn proxy(text: &At<&str>, out: &mut Findings<'_>) -> Option<IpNet> {
+fn proxy(text: &Text<'_>) -> Option<IpNet> {
     let label = "expected an address or a CIDR block";
-    let refuse = |error| out.invalid(codes::PROXY, text.at.clone(), error, label);
+    let refuse = |error| invalid(codes::PROXY, text.at, error, label);
     let network = network(text.value).map_err(refuse).ok()?;
     if network.prefix_len() == 0 {
         let message = format!("`{network}` trusts every address");
         let label = "every client could then choose its address by sending a header";
-        out.error(codes::TRUSTS_ALL, text.at.clone(), message, label)
+        error(codes::TRUSTS_ALL, text.at, message, label)
             .help("list your proxies only, as in trusted_proxies = [\"10.0.0.0/8\"]");
         return None;
     }
@@ -144,10 +145,10 @@ fn tls(table: Table<'_>) -> Option<Tls> {
 }
 
 /// Reads the settings of the process: its listeners, store, logs and exports.
-pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Settings {
+pub(super) fn process(root: Table<'_>, files: &PolicyFiles) -> Settings {
     let listen = root.table("listen");
-    let listen = listen.map(|listen| read_listen(listen, files, out));
-    gateway::announced(root, out);
+    let listen = listen.map(|listen| read_listen(listen, files));
+    gateway::announced(root);
     let envoy = root.table("envoy");
     let store = root.table("store");
     let memory = store.and_then(|store| store.table("memory"));
@@ -156,7 +157,7 @@ pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
     if let (Some(memory), Some(_), None) = (memory, every, &state) {
         let message = "`state_every` of [store.memory] has no effect without `state`";
         let label = "no folder keeps the counters, so a restart forgets them";
-        out.error(
+        error(
             codes::PARAMETERS,
             memory.place("state_every"),
             message,
@@ -169,16 +170,14 @@ pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
         overrides: root.owned("overrides"),
         listen: listen.unwrap_or_default(),
         envoy_files: envoy.map(envoy::envoy_files).unwrap_or_default(),
-        envoy: envoy
-            .map(|envoy| envoy::envoy_door(envoy, out))
-            .unwrap_or_default(),
+        envoy: envoy.map(envoy::envoy_door).unwrap_or_default(),
         memory_budget: memory.and_then(|memory| memory.size("budget")),
         state,
         state_every: every,
         redis: store
             .and_then(|store| store.table("redis"))
-            .and_then(|redis| redis::redis(redis, out)),
-        alerts: telemetry::alerts(root, out),
+            .and_then(redis::redis),
+        alerts: telemetry::alerts(root),
         reveal_keys: match root.owned("reveal_keys") {
             Some("raw") => RevealKeys::Raw,
             Some("prefix") => RevealKeys::Prefix,
@@ -189,13 +188,13 @@ pub(super) fn process(root: Table<'_>, files: &PolicyFiles, out: &mut Findings<'
             _ => LogDenials::Sampled,
         },
         log_requests: root.flag("log_requests") == Some(true),
-        otlp: telemetry::otlp(root, out),
+        otlp: telemetry::otlp(root),
         metrics: metrics(root),
     }
 }
 
 /// `[listen]`
-fn read_listen(listen: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Listen {
+fn read_listen(listen: Table<'_>, files: &PolicyFiles) -> Listen {
     let hosts = listen.texts("admin_hosts").into_iter();
     let settings = Listen {
         http: listen.owned("http"),
@@ -216,9 +215,9 @@ fn read_listen(listen: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -
         head_timeout: listen.span("head_timeout"),
         drain: listen.span("drain"),
         grace: listen.span("grace"),
-        proxy: gateway::proxy(listen, files, out),
+        proxy: gateway::proxy(listen, files),
     };
-    addresses_differ(listen, out);
+    addresses_differ(listen);
     settings
 }
 
@@ -236,7 +235,7 @@ fn metrics(root: Table<'_>) -> MetricSettings {
 }
 
 /// Reports two listeners at one address.
-fn addresses_differ(listen: Table<'_>, out: &mut Findings<'_>) {
+fn addresses_differ(listen: Table<'_>) {
     let read = |name: &'static str| {
         let text = match name {
             "proxy" => listen.table(name)?.text("address")?,
@@ -262,8 +261,8 @@ fn addresses_differ(listen: Table<'_>, out: &mut Findings<'_>) {
             let field = if *name == "proxy" { "address" } else { name };
             let free = SocketAddr::new(address.ip(), address.port().wrapping_add(1).max(1024));
             let label = format!("taken by {other}");
-            out.error(codes::SAME_ADDRESS, at.clone(), message, label)
-                .related(first_at.clone())
+            error(codes::SAME_ADDRESS, *at, message, label)
+                .related(*first_at)
                 .help(format!("write another port: {field} = \"{free}\""));
         }
     }

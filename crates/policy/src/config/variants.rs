@@ -18,7 +18,6 @@ pub(super) mod overrides_file;
 pub(super) mod plan;
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Limit, LimitId, Origin};
@@ -32,7 +31,7 @@ use super::quantity::forms::quantity;
 use super::quantity::numbers::is_unlimited;
 use super::quantity::{Quantity, QuantityByDay, Surroundings};
 use super::reason::nearest;
-use super::{Draft, Findings, Severity, ZoneSpec, codes, shown};
+use super::{At, Draft, Findings, Place, Severity, ZoneSpec, codes, error, shown};
 use crate::{Allowance, Cost, Role, Variant, Variants};
 
 /// Compiles the numbers of plans and overrides, each once.
@@ -52,13 +51,18 @@ pub(super) struct SetText<'a> {
     pub(super) text: &'a str,
     /// Field that holds them, for help: `set`; empty in a file of overrides.
     pub(super) field: &'a str,
+    pub(super) at: Place<'a>,
 }
 
 impl<'a> SetText<'a> {
     /// Returns other numbers of a limit itself, not of some of its keys.
-    pub(super) const fn of_limit(text: &'a str, field: &'a str) -> Self {
-        let name = "";
-        Self { name, text, field }
+    pub(super) const fn of_limit(text: &'a str, field: &'a str, at: Place<'a>) -> Self {
+        Self {
+            name: "",
+            text,
+            field,
+            at,
+        }
     }
 }
 
@@ -78,8 +82,6 @@ impl<'a> VariantReader<'a> {
         &mut self,
         draft: &mut Draft<'_>,
         set: SetText<'_>,
-        at: &Range<usize>,
-        out: &mut Findings<'_>,
     ) -> Option<Allowance> {
         match set.text {
             "unlimited" => return Some(Allowance::Unlimited),
@@ -91,9 +93,9 @@ impl<'a> VariantReader<'a> {
         if let Some(known) = self.known.get(&known) {
             return Some(*known);
         }
-        let quantity = self.quantity(draft, set, at, out)?;
+        let quantity = self.quantity(draft, set)?;
         if let Some(priority) = draft.rule.priority.as_deref()
-            && !leaves_room(draft, &quantity.algorithm, priority, at, out)
+            && !leaves_room(draft, &quantity.algorithm, priority, set.at)
         {
             return None;
         }
@@ -108,44 +110,38 @@ impl<'a> VariantReader<'a> {
         }
         self.count += variants.len();
         if self.count > MAX_VARIANTS {
-            too_many(at.clone(), out);
+            too_many(set.at);
             return None;
         }
         draft.rule.variants.numbers.extend(variants);
-        add_variant(draft, set.name, set.text, self, out);
+        add_variant(draft, set.name, set.text, self);
         let allowance = Allowance::Variant(index);
         self.known.insert(known, allowance);
         Some(allowance)
     }
 
     /// Compiles numbers. Errors stand at the numbers, wherever the rest of the limit is.
-    pub(super) fn quantity(
-        &self,
-        draft: &Draft<'_>,
-        set: SetText<'_>,
-        at: &Range<usize>,
-        out: &mut Findings<'_>,
-    ) -> Option<Quantity> {
+    pub(super) fn quantity(&self, draft: &Draft<'_>, set: SetText<'_>) -> Option<Quantity> {
         let around = Surroundings {
             zone: self.zone,
             origin: self.origin,
             denials: draft.denials,
         };
         let table = draft.table;
-        let mut findings = Findings::new("");
-        let quantity = written_with(table, set.text, &mut findings)
-            .and_then(|written| quantity(table.with(&written), around, &mut findings));
+        let findings = Findings::new("");
+        let text = At::new(set.text, findings.place(0..0));
+        let quantity = written_with(table, &text)
+            .and_then(|written| quantity(table.with(&written, &findings), around));
         let mut found = findings.finish().into_iter();
-        if let Some(error) = found.find(|one| one.severity == Severity::Error) {
-            let help = match help_of_word(&set, error.code) {
+        if let Some(found) = found.find(|one| one.severity == Severity::Error) {
+            let help = match help_of_word(&set, found.code) {
                 Some(help) => help,
                 None if set.field == "candidate" && is_unlimited(set.text) => {
                     "leave `candidate` out".to_owned()
                 }
-                None => error.help.unwrap_or_default(),
+                None => found.help.unwrap_or_default(),
             };
-            out.error(error.code, at.clone(), error.message, error.label)
-                .help(in_field(set.field, &help));
+            error(found.code, set.at, found.message, found.label).help(in_field(set.field, &help));
             return None;
         }
         let quantity = quantity?;
@@ -159,11 +155,10 @@ impl<'a> VariantReader<'a> {
                 };
                 let message = format!("{draft} with \"{text}\" can never let {which} pass");
                 let label = format!("holds {capacity}, and {each} {cost}");
-                out.error(codes::COST_TOO_HIGH, at.clone(), message, label)
-                    .help(match set.field {
-                        "candidate" | "extra" => format!("allow at least {cost}"),
-                        _ => format!("allow at least {cost}, or write \"blocked\""),
-                    });
+                error(codes::COST_TOO_HIGH, set.at, message, label).help(match set.field {
+                    "candidate" | "extra" => format!("allow at least {cost}"),
+                    _ => format!("allow at least {cost}, or write \"blocked\""),
+                });
                 None
             }
             _ => Some(quantity),
@@ -172,10 +167,10 @@ impl<'a> VariantReader<'a> {
 }
 
 /// Reports more variants than a policy may have.
-pub(super) fn too_many(at: Range<usize>, out: &mut Findings<'_>) {
+pub(super) fn too_many(at: Place<'_>) {
     let message =
         format!("plans, overrides and days of keys have more than {MAX_VARIANTS} numbers");
-    out.error(codes::TOO_MANY, at, message, "more than allowed")
+    error(codes::TOO_MANY, at, message, "more than allowed")
         .help("give keys equal numbers where possible; days of keys make 31 of each");
 }
 
@@ -234,45 +229,35 @@ pub(super) fn variant(own: &Limit, name: String, quantity: &Quantity) -> Variant
 pub(super) fn extra_quantity(
     draft: &Draft<'_>,
     base: &str,
-    share: ExtraShare,
-    at: &Range<usize>,
+    share: At<'_, ExtraShare>,
     reader: &VariantReader<'_>,
-    out: &mut Findings<'_>,
 ) -> Option<Quantity> {
-    let Some(text) = share.text(base) else {
+    let Some(text) = share.value.text(base) else {
         let message = format!("the extra of {draft} is nothing");
         let label = format!("of \"{}\", rounded down, this is less than 1", shown(base));
-        out.error(codes::EXTRA, at.clone(), message, label)
+        error(codes::EXTRA, share.at, message, label)
             .help("write a larger extra, or a number: extra = 1");
         return None;
     };
-    let set = SetText::of_limit(&text, "extra");
-    reader.quantity(draft, set, at, out)
+    reader.quantity(draft, SetText::of_limit(&text, "extra", share.at))
 }
 
 /// Adds the extra to numbers of a plan or an override to the extra of a limit that is soft.
-fn add_variant(
-    draft: &mut Draft<'_>,
-    name: &str,
-    text: &str,
-    reader: &VariantReader<'_>,
-    out: &mut Findings<'_>,
-) {
+fn add_variant(draft: &mut Draft<'_>, name: &str, text: &str, reader: &VariantReader<'_>) {
     let Some(extra) = draft.extra.as_deref() else {
         return;
     };
-    if matches!(extra.share, ExtraShare::UpTo(_)) {
+    if matches!(extra.share.value, ExtraShare::UpTo(_)) {
         return; // a key with numbers of its own has no more than these
     }
-    let (share, at) = (extra.share, extra.at.clone());
-    let Some(quantity) = extra_quantity(draft, text, share, &at, reader, out) else {
+    let Some(quantity) = extra_quantity(draft, text, extra.share, reader) else {
         return;
     };
     if matches!(extra.rule.role, Role::Seen) && !counts_values(&quantity.algorithm) {
         let message = format!("\"{}\" cannot count values", shown(text));
         let label =
             "with these numbers the limit has no window that begins at one moment for all keys";
-        out.error(codes::DISTINCT, at, message, label).help(WINDOWS);
+        error(codes::DISTINCT, extra.share.at, message, label).help(WINDOWS);
         return;
     }
     if let Some(extra) = draft.extra.as_deref_mut() {

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use super::read::{CheckedTable, TablePlace};
+use super::read::{CheckedTable, TablePlace, YamlText};
 use super::{EnvoyRateLimit, Unit};
-use crate::config::{At, Findings, codes, shown};
+use crate::config::{Findings, codes, shown};
 
 /// Reads the limit that a `rate_limit` grants.
 pub(super) fn grant(limit: &CheckedTable<'_>, out: &mut Findings<'_>) -> Option<EnvoyRateLimit> {
@@ -47,7 +47,7 @@ pub(super) fn grant(limit: &CheckedTable<'_>, out: &mut Findings<'_>) -> Option<
 }
 
 fn unit_of(
-    text: Option<At<&str>>,
+    text: Option<YamlText<'_>>,
     limit: &CheckedTable<'_>,
     out: &mut Findings<'_>,
 ) -> Option<Unit> {
@@ -78,7 +78,7 @@ fn unit_of(
 /// Returns the names that a rule replaces.
 pub(super) fn replaces(
     limit: &CheckedTable<'_>,
-    own: Option<&At<&str>>,
+    own: Option<&YamlText<'_>>,
     out: &mut Findings<'_>,
 ) -> Box<[Arc<str>]> {
     let mut names = Vec::new();

@@ -15,12 +15,12 @@ use std::sync::Arc;
 use ratekeeper_core::Origin;
 
 use super::grant::{grant, replaces};
-use super::read::{CheckedTable, TablePlace};
+use super::read::{CheckedTable, TablePlace, YamlText};
 use super::rule::LevelName;
 use super::tree::{DescriptorLevel, TreeNode, WantedValue};
 use super::yaml;
 use super::{Domain, EnvoyConfig, EnvoyRule, EnvoySettings, RuleId};
-use crate::config::{At, Diagnostic, Findings, codes, sha, shown};
+use crate::config::{Diagnostic, Findings, codes, sha, shown};
 
 /// Maximum number of domains of a configuration.
 const MAX_DOMAINS: usize = 1_000;
@@ -167,7 +167,12 @@ impl Loader {
     }
 
     /// Takes the domain of a file out, to be added to; `None` if the file may not add to it.
-    fn domain(&mut self, name: &At<&str>, file: &str, out: &mut Findings<'_>) -> Option<Domain> {
+    fn domain(
+        &mut self,
+        name: &YamlText<'_>,
+        file: &str,
+        out: &mut Findings<'_>,
+    ) -> Option<Domain> {
         if let Some(first) = self.owners.get(name.value)
             && !self.config.settings.merge_domains
         {
@@ -243,7 +248,7 @@ impl Loader {
             Some(_) => "the same key and value again",
             None => "another file of this domain defines it already",
         };
-        let finding = out.error(codes::ENVOY_DESCRIPTOR_TWICE, at, message, label);
+        let mut finding = out.error(codes::ENVOY_DESCRIPTOR_TWICE, at, message, label);
         finding.help("merge the two into one");
         if let Some(first) = first {
             finding.related(first);

@@ -16,7 +16,7 @@ use std::ops::Range;
 use serde_json::{Map, Number, Value};
 
 use super::yaml::{Content, YamlNode, flag, is_null, is_number};
-use crate::config::{At, Findings, codes, shown};
+use crate::config::{Findings, codes, shown};
 
 /// Maximum size in bytes of a domain, key, value or name.
 const MAX_TEXT: usize = 1_024;
@@ -62,6 +62,12 @@ impl TablePlace {
             Self::Replaces => "`replaces`",
         }
     }
+}
+
+/// A text as it is written, and where.
+pub(super) struct YamlText<'n> {
+    pub(super) value: &'n str,
+    pub(super) at: Range<usize>,
 }
 
 /// A table with fields that have been compared with the allowed ones.
@@ -124,7 +130,7 @@ impl<'n> CheckedTable<'n> {
     }
 
     /// Reads a text as written; an empty one is `None`.
-    pub(super) fn text(&self, name: &str, out: &mut Findings<'_>) -> Option<At<&'n str>> {
+    pub(super) fn text(&self, name: &str, out: &mut Findings<'_>) -> Option<YamlText<'n>> {
         let node = self.field(name)?;
         let what = format!("`{name}`");
         let Some(value) = node.text() else {
@@ -137,7 +143,8 @@ impl<'n> CheckedTable<'n> {
                 .help("use a shorter string, here and in the calls");
             return None;
         }
-        (!value.is_empty()).then(|| At::new(value, node.at.clone()))
+        let at = node.at.clone();
+        (!value.is_empty()).then_some(YamlText { value, at })
     }
 
     /// Returns the range of a field, or else of the table.

@@ -21,7 +21,7 @@ use crate::config::{Findings, SpannedValue, codes, shown, whole};
 impl Findings<'_> {
     /// Checks the fields of one table. A text is one without a place.
     pub(crate) fn fields(
-        &mut self,
+        &self,
         there: &DeTable<'_>,
         at: Range<usize>,
         table: &'static TableSpec,
@@ -63,13 +63,7 @@ impl Findings<'_> {
     }
 
     /// Reports an error unless exactly one of the fields `names` is written.
-    fn exactly_one(
-        &mut self,
-        written: &DeTable<'_>,
-        at: Range<usize>,
-        names: &[&str],
-        place: &str,
-    ) {
+    fn exactly_one(&self, written: &DeTable<'_>, at: Range<usize>, names: &[&str], place: &str) {
         let mut there: Vec<_> = written
             .keys()
             .filter(|key| names.contains(&&**key.get_ref()))
@@ -95,7 +89,7 @@ impl Findings<'_> {
     }
 
     /// Checks one value.
-    fn value(&mut self, node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>) {
+    fn value(&self, node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>) {
         match (shape, node.get_ref()) {
             (Shape::Text(..) | Shape::Texts(..), DeValue::String(_))
             | (Shape::Numbers(..), DeValue::String(_) | DeValue::Integer(_))
@@ -108,12 +102,12 @@ impl Findings<'_> {
                 self.word(text, node.span(), words, here);
             }
             (Shape::Whole(least, most) | Shape::Amount(least, most), DeValue::Integer(_)) => {
-                if whole(node).is_none_or(|number| number < *least || number > *most) {
+                if whole(node.get_ref()).is_none_or(|number| number < *least || number > *most) {
                     self.out_of_range(node, *least, *most, here);
                 }
             }
             (Shape::Factor(most), DeValue::Integer(_) | DeValue::Float(_)) => {
-                if factor(node, *most).is_none() {
+                if factor(node.get_ref(), *most).is_none() {
                     self.not_factor(node, *most, here);
                 }
             }
@@ -161,7 +155,7 @@ impl Findings<'_> {
 
     /// Checks a list of at most `most` strings, or numbers where the shape has these.
     fn list(
-        &mut self,
+        &self,
         node: &SpannedValue<'_>,
         values: &[SpannedValue<'_>],
         most: usize,
@@ -186,7 +180,7 @@ impl Findings<'_> {
     }
 
     /// Reports a list without values.
-    fn empty_list(&mut self, node: &SpannedValue<'_>, number: usize, here: Here<'_>) {
+    fn empty_list(&self, node: &SpannedValue<'_>, number: usize, here: Here<'_>) {
         if number > 0 {
             return;
         }
@@ -200,7 +194,7 @@ impl Findings<'_> {
 
     /// Reports a list or a table that holds nothing.
     fn empty(
-        &mut self,
+        &self,
         node: &SpannedValue<'_>,
         kind: &str,
         content: &str,
@@ -221,7 +215,7 @@ impl Findings<'_> {
 
     /// Checks names with a value of one shape each.
     fn named(
-        &mut self,
+        &self,
         node: &SpannedValue<'_>,
         names: &DeTable<'_>,
         of: &'static Shape,
@@ -248,7 +242,7 @@ impl Findings<'_> {
 
     /// Checks `[[limit]]`: messages name each table by its name, or else by its number.
     fn tables(
-        &mut self,
+        &self,
         node: &SpannedValue<'_>,
         written: &[SpannedValue<'_>],
         of: &'static TableSpec,
@@ -269,7 +263,7 @@ impl Findings<'_> {
     }
 
     fn named_tables(
-        &mut self,
+        &self,
         node: &SpannedValue<'_>,
         names: &DeTable<'_>,
         of: &'static TableSpec,

@@ -45,7 +45,7 @@ impl Here<'_> {
 impl Findings<'_> {
     /// Reports a value of the wrong type.
     pub(super) fn not_of_type(
-        &mut self,
+        &self,
         node: &SpannedValue<'_>,
         message: String,
         help: impl Into<String>,
@@ -55,7 +55,7 @@ impl Findings<'_> {
             .help(help);
     }
 
-    pub(super) fn missing(&mut self, field: &FieldSpec, at: Range<usize>, place: &str) {
+    pub(super) fn missing(&self, field: &FieldSpec, at: Range<usize>, place: &str) {
         let name = field.name;
         let message = format!("{place} has no `{name}`");
         let label = format!("`{name}` is missing");
@@ -68,7 +68,7 @@ impl Findings<'_> {
 
     /// Reports a field that is not in the table: misspelt, or unknown. Returns the help it gave.
     pub(super) fn unknown(
-        &mut self,
+        &self,
         name: &Spanned<DeString<'_>>,
         node: &SpannedValue<'_>,
         table: &'static TableSpec,
@@ -121,7 +121,7 @@ impl Findings<'_> {
     }
 
     pub(super) fn too_many(
-        &mut self,
+        &self,
         node: &SpannedValue<'_>,
         number: usize,
         most: usize,
@@ -142,7 +142,7 @@ impl Findings<'_> {
     }
 
     /// Reports a value of the wrong type; the help writes it in the right one where possible.
-    pub(super) fn wrong_type(&mut self, node: &SpannedValue<'_>, shape: &Shape, here: Here<'_>) {
+    pub(super) fn wrong_type(&self, node: &SpannedValue<'_>, shape: &Shape, here: Here<'_>) {
         let (place, field, example) = (here.place, here.field, here.example);
         let message = format!("{here} must be {}", shape.expected());
         if let Some(help) = off(node, shape, here) {
@@ -215,13 +215,7 @@ impl Findings<'_> {
     }
 
     /// Reports a text that is no value of its kind; says nothing of one that is.
-    pub(super) fn not_scalar(
-        &mut self,
-        scalar: Scalar,
-        text: &str,
-        at: Range<usize>,
-        here: Here<'_>,
-    ) {
+    pub(super) fn not_scalar(&self, scalar: Scalar, text: &str, at: Range<usize>, here: Here<'_>) {
         if scalar.accepts(text) {
             return;
         }
@@ -237,7 +231,7 @@ impl Findings<'_> {
             .help(help);
     }
 
-    pub(super) fn not_factor(&mut self, node: &SpannedValue<'_>, most: u64, here: Here<'_>) {
+    pub(super) fn not_factor(&self, node: &SpannedValue<'_>, most: u64, here: Here<'_>) {
         let message = format!("{here} is out of range");
         let label = format!("expected a number from 1 to {most}, with at most three decimals");
         self.error(codes::OUT_OF_RANGE, node.span(), message, label)
@@ -245,7 +239,7 @@ impl Findings<'_> {
     }
 
     pub(super) fn out_of_range(
-        &mut self,
+        &self,
         node: &SpannedValue<'_>,
         least: u64,
         most: u64,
@@ -274,7 +268,7 @@ impl Findings<'_> {
     }
 
     pub(super) fn word(
-        &mut self,
+        &self,
         text: &str,
         at: Range<usize>,
         words: &'static [&'static str],

@@ -3,7 +3,7 @@
 //! They are checked before anything is compiled. The reader of a field that is excluded says nothing
 //! more of it.
 
-use crate::config::{Findings, Table, codes};
+use crate::config::{Table, codes, error};
 
 /// A field, and the fields that cannot be combined with it.
 struct Exclusion {
@@ -55,12 +55,12 @@ impl Exclusion {
 }
 
 /// Reports the fields of a limit that cannot stand together.
-pub(crate) fn exclusions(limit: Table<'_>, out: &mut Findings<'_>) {
+pub(crate) fn exclusions(limit: Table<'_>) {
     for row in EXCLUSIONS {
         let field = row.field;
         for other in row.beside(limit) {
             let message = format!("`{field}` of {limit} cannot be combined with `{other}`");
-            out.error(row.code, limit.place(field), message, row.why)
+            error(row.code, limit.place(field), message, row.why)
                 .related(limit.place(other))
                 .help(format!("leave `{other}` or `{field}` out"));
         }

@@ -13,7 +13,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Range;
 
 use ratekeeper_core::Nanos;
 use toml::Spanned;
@@ -21,7 +20,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::scalar;
 use super::shape::{Shape, TableSpec};
-use crate::config::{Findings, codes, shown};
+use crate::config::{Findings, Place, codes, error, shown};
 use crate::{Secret, is_token};
 
 /// Maximum number of characters of a header name.
@@ -31,20 +30,69 @@ const MAX_HEADER: usize = 100;
 pub(crate) type SpannedValue<'t> = Spanned<DeValue<'t>>;
 
 /// A value and where it stands.
-#[derive(Clone, Debug)]
-pub(crate) struct At<T> {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At<'a, T> {
     pub(crate) value: T,
-    pub(crate) at: Range<usize>,
+    pub(crate) at: Place<'a>,
 }
 
-impl<T> At<T> {
-    pub(crate) fn new(value: T, at: Range<usize>) -> Self {
+/// A text of the file.
+pub(crate) type Text<'a> = At<'a, &'a str>;
+/// A value of the document.
+pub(crate) type Node<'a> = At<'a, &'a DeValue<'a>>;
+
+impl<'a, T> At<'a, T> {
+    pub(crate) fn new(value: T, at: Place<'a>) -> Self {
         Self { value, at }
     }
 }
 
+impl<'a> Place<'a> {
+    /// Returns a value of the same document.
+    pub(crate) fn node(self, node: &'a SpannedValue<'a>) -> Node<'a> {
+        At::new(node.get_ref(), self.of(node.span()))
+    }
+
+    /// Returns the name of a field of the same document.
+    pub(crate) fn name(self, name: &'a Spanned<DeString<'a>>) -> Text<'a> {
+        At::new(name.get_ref(), self.of(name.span()))
+    }
+}
+
+impl<'a> Node<'a> {
+    /// Returns the values of a list, or the single one.
+    pub(crate) fn each(self) -> impl Iterator<Item = Self> {
+        let (values, single) = match self.value {
+            DeValue::Array(values) => (&values[..], None),
+            _ => (&[][..], Some(self)),
+        };
+        let values = values.iter().map(move |node| self.at.node(node));
+        single.into_iter().chain(values)
+    }
+
+    /// Returns the fields of a table; none if it is no table.
+    pub(crate) fn fields(self) -> impl Iterator<Item = (Text<'a>, Self)> {
+        let fields = self.value.as_table().into_iter().flatten();
+        fields.map(move |(name, value)| (self.at.name(name), self.at.node(value)))
+    }
+
+    /// Returns a string.
+    pub(crate) fn text(self) -> Option<Text<'a>> {
+        Some(At::new(self.value.as_str()?, self.at))
+    }
+
+    /// Returns a string, or the digits of a whole number.
+    pub(crate) fn text_or_number(self) -> Option<At<'a, Cow<'a, str>>> {
+        let text = match self.value.as_str() {
+            Some(text) => text.into(),
+            None => whole(self.value)?.to_string().into(),
+        };
+        Some(At::new(text, self.at))
+    }
+}
+
 /// Formats a text as messages show it.
-impl<T: AsRef<str>> fmt::Display for At<T> {
+impl<T: AsRef<str>> fmt::Display for At<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&shown(self.value.as_ref()))
     }
@@ -55,8 +103,7 @@ impl<T: AsRef<str>> fmt::Display for At<T> {
 pub(crate) struct Table<'a> {
     written: &'a DeTable<'a>,
     spec: &'static TableSpec,
-    start: usize,
-    end: usize,
+    at: Place<'a>,
     /// Name of the list that holds it; empty if none does.
     list: &'static str,
     /// Its index in that list.
@@ -65,24 +112,32 @@ pub(crate) struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// Returns the table of a whole file.
-    pub(crate) fn root(written: &'a DeTable<'a>, spec: &'static TableSpec) -> Self {
-        Self::new(written, spec, 0..0)
+    pub(crate) fn root(
+        written: &'a DeTable<'a>,
+        spec: &'static TableSpec,
+        findings: &'a Findings<'a>,
+    ) -> Self {
+        Self::new(written, spec, findings.place(0..0))
     }
 
-    fn new(written: &'a DeTable<'a>, spec: &'static TableSpec, at: Range<usize>) -> Self {
+    fn new(written: &'a DeTable<'a>, spec: &'static TableSpec, at: Place<'a>) -> Self {
         Self {
             written,
             spec,
-            start: at.start,
-            end: at.end,
+            at,
             list: "",
             index: 0,
         }
     }
 
     /// Returns the place of the table; empty for that of a whole file.
-    pub(crate) fn at(self) -> Range<usize> {
-        self.start..self.end
+    pub(crate) fn at(self) -> Place<'a> {
+        self.at
+    }
+
+    /// Returns the findings about its text.
+    pub(crate) fn findings(self) -> &'a Findings<'a> {
+        self.at.findings
     }
 
     /// Returns the names and values as they are written.
@@ -90,14 +145,28 @@ impl<'a> Table<'a> {
         self.written
     }
 
+    /// Returns the names of the fields that are written.
+    pub(crate) fn keys(self) -> impl Iterator<Item = Text<'a>> {
+        self.written.keys().map(move |name| self.at.name(name))
+    }
+
     /// Returns true if no field is written.
     pub(crate) fn is_empty(self) -> bool {
         self.written.is_empty()
     }
 
-    /// Returns the same table with other values.
-    pub(crate) fn with<'b>(self, written: &'b DeTable<'b>) -> Table<'b> {
-        Table { written, ..self }
+    /// Returns the same table with other values, and findings of their own.
+    pub(crate) fn with<'b>(
+        self,
+        written: &'b DeTable<'b>,
+        findings: &'b Findings<'b>,
+    ) -> Table<'b> {
+        let at = findings.place(self.at.range());
+        Table {
+            written,
+            at,
+            ..self
+        }
     }
 
     /// Returns true if tables of this kind may hold the field, for readers of several kinds.
@@ -106,13 +175,13 @@ impl<'a> Table<'a> {
     }
 
     /// Returns a field, whatever its type.
-    pub(crate) fn get(self, name: &str) -> Option<&'a SpannedValue<'a>> {
+    pub(crate) fn get(self, name: &str) -> Option<Node<'a>> {
         debug_assert!(
             self.spec.field(name).is_some(),
             "`{name}` is read, but is not a field of {}",
             self.spec.what
         );
-        self.written.get(name)
+        Some(self.at.node(self.written.get(name)?))
     }
 
     /// Returns true if a field is written.
@@ -126,8 +195,8 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the place of a field; empty if it is not written.
-    pub(crate) fn place(self, name: &str) -> Range<usize> {
-        self.get(name).map_or(0..0, Spanned::span)
+    pub(crate) fn place(self, name: &str) -> Place<'a> {
+        self.get(name).map_or(self.at.of(0..0), |node| node.at)
     }
 
     /// Returns a field that is written, with a property of its shape.
@@ -135,7 +204,7 @@ impl<'a> Table<'a> {
         self,
         name: &str,
         property: impl Fn(&'static Shape) -> Option<T>,
-    ) -> Option<(&'a SpannedValue<'a>, T)> {
+    ) -> Option<(Node<'a>, T)> {
         if !cfg!(debug_assertions) && !self.written.contains_key(name) {
             return None; // most fields are not written, and need no search for their shape
         }
@@ -148,13 +217,13 @@ impl<'a> Table<'a> {
             "`{name}` of {} is read as another type than that of its field",
             self.spec.what
         );
-        Some((self.written.get(name)?, found?))
+        Some((self.at.node(self.written.get(name)?), found?))
     }
 
     /// Reads a string; `None` for one that is no value of its kind, which is reported.
-    pub(crate) fn text(self, name: &str) -> Option<At<&'a str>> {
+    pub(crate) fn text(self, name: &str) -> Option<Text<'a>> {
         let (node, shape) = self.find(name, |shape| shape.is_text().then_some(shape))?;
-        text(node).filter(|text| match shape {
+        node.text().filter(|text| match shape {
             Shape::Scalar(scalar) => scalar.accepts(text.value),
             _ => true,
         })
@@ -191,7 +260,7 @@ impl<'a> Table<'a> {
             Shape::Factor(most) => Some(*most),
             _ => None,
         })?;
-        factor(node, most)
+        factor(node.value, most)
     }
 
     /// Reads a whole number within the bounds of the field.
@@ -201,7 +270,7 @@ impl<'a> Table<'a> {
             T::try_from(*bounds.end()).is_ok(),
             "the maximum of `{name}` is none of the type that it is read as"
         );
-        let number = whole(node).filter(|number| bounds.contains(number))?;
+        let number = whole(node.value).filter(|number| bounds.contains(number))?;
         T::try_from(number).ok()
     }
 
@@ -216,72 +285,59 @@ impl<'a> Table<'a> {
     /// Reads `true` or `false`.
     pub(crate) fn flag(self, name: &str) -> Option<bool> {
         let (node, ()) = self.find(name, |shape| matches!(shape, Shape::Flag).then_some(()))?;
-        node.get_ref().as_bool()
+        node.value.as_bool()
     }
 
     /// Reads a table.
     pub(crate) fn table(self, name: &str) -> Option<Self> {
         let (node, spec) = self.find(name, Shape::table)?;
-        Some(Table::new(node.get_ref().as_table()?, spec, node.span()))
+        Some(Table::new(node.value.as_table()?, spec, node.at))
     }
 
     /// Reads a table of names of the writer's choice.
     pub(crate) fn names(
         self,
         name: &str,
-    ) -> Option<impl Iterator<Item = (At<&'a str>, &'a SpannedValue<'a>)> + use<'a>> {
+    ) -> Option<impl Iterator<Item = (Text<'a>, Node<'a>)> + use<'a>> {
         let (node, ()) = self.find(name, |shape| matches!(shape, Shape::Map(..)).then_some(()))?;
-        let names = node.get_ref().as_table()?.iter();
-        Some(names.map(|(name, node)| (name_of(name), node)))
+        node.value.is_table().then(|| node.fields())
     }
 
     /// Returns the values of a list, or a single one; at most as many as the field may have.
-    pub(crate) fn values(self, name: &str) -> &'a [SpannedValue<'a>] {
-        let Some((node, most)) = self.find(name, Shape::most) else {
-            return &[];
-        };
-        match node.get_ref() {
-            DeValue::Array(values) => &values[..values.len().min(most)],
-            _ => std::slice::from_ref(node),
-        }
+    pub(crate) fn values(self, name: &str) -> impl Iterator<Item = Node<'a>> + use<'a> {
+        let found = self.find(name, Shape::most).into_iter();
+        found.flat_map(|(node, most)| node.each().take(most))
     }
 
     /// Returns the strings of a list, or a single one.
-    pub(crate) fn texts(self, name: &str) -> Vec<At<&'a str>> {
-        self.values(name).iter().filter_map(text).collect()
-    }
-
-    /// Returns the strings and whole numbers of a list, or a single one, as text.
-    pub(crate) fn numbers(self, name: &str) -> Vec<At<Cow<'a, str>>> {
-        let values = self.values(name).iter();
-        values.filter_map(text_or_number).collect()
+    pub(crate) fn texts(self, name: &str) -> Vec<Text<'a>> {
+        self.values(name).filter_map(Node::text).collect()
     }
 
     /// Returns the tables of `[[name]]`, or a single one.
-    pub(crate) fn tables(self, list: &'static str) -> impl Iterator<Item = Table<'a>> {
+    pub(crate) fn tables(self, list: &'static str) -> impl Iterator<Item = Self> {
         let spec = self.find(list, Shape::tables).map(|(_, spec)| spec);
-        let read = move |(index, node): (usize, &'a SpannedValue<'a>)| {
-            let table = Table::new(node.get_ref().as_table()?, spec?, node.span());
+        let nodes = self.values(list).enumerate();
+        nodes.filter_map(move |(index, node)| {
+            let table = Table::new(node.value.as_table()?, spec?, node.at);
             Some(Table {
                 list,
                 index,
                 ..table
             })
-        };
-        self.values(list).iter().enumerate().filter_map(read)
+        })
     }
 
     /// Returns the tables of `[name.NAME]`, with their names.
-    pub(crate) fn named_tables(self, name: &str) -> impl Iterator<Item = (At<&'a str>, Table<'a>)> {
+    pub(crate) fn named_tables(self, name: &str) -> impl Iterator<Item = (Text<'a>, Table<'a>)> {
         let found = self.find(name, |shape| match shape {
             Shape::NamedTables(of, most) => Some((*of, *most)),
             _ => None,
         });
         found.into_iter().flat_map(|(node, (spec, most))| {
-            let tables = node.get_ref().as_table().into_iter().flatten().take(most);
+            let tables = node.fields().take(most);
             tables.filter_map(move |(name, node)| {
-                let table = Table::new(node.get_ref().as_table()?, spec, node.span());
-                Some((name_of(name), table))
+                Some((name, Table::new(node.value.as_table()?, spec, node.at)))
             })
         })
     }
@@ -302,27 +358,22 @@ pub(super) fn called(kind: &str, index: usize, table: &DeTable<'_>) -> String {
     }
 }
 
-/// Returns the name of a field.
-pub(crate) fn name_of<'a>(name: &'a Spanned<DeString<'_>>) -> At<&'a str> {
-    At::new(name.get_ref(), name.span())
-}
-
 /// Returns a header's name in lower case; reports an invalid one (RFC 9110, section 5.1).
-pub(crate) fn header_name(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+pub(crate) fn header_name(text: &Text<'_>) -> Option<String> {
     let name = text.value;
     if !name.is_empty() && name.len() <= MAX_HEADER && name.bytes().all(is_token) {
         return Some(name.to_ascii_lowercase());
     }
-    let message = format!("\"{}\" cannot be the name of a header", shown(name));
+    let message = format!("\"{text}\" cannot be the name of a header");
     let label = format!("expected 1 to {MAX_HEADER} letters, digits or hyphens");
-    out.error(codes::HEADER_NAME, text.at.clone(), message, label)
+    error(codes::HEADER_NAME, text.at, message, label)
         .help("write the name alone, as in \"x-forwarded-for\"");
     None
 }
 
 /// Returns a factor up to `most`, in thousandths.
-pub(super) fn factor(node: &SpannedValue<'_>, most: u64) -> Option<u32> {
-    let text = match node.get_ref() {
+pub(super) fn factor(value: &DeValue<'_>, most: u64) -> Option<u32> {
+    let text = match value {
         DeValue::Integer(number) => number.to_string(),
         DeValue::Float(number) => number.to_string(),
         _ => return None,
@@ -331,28 +382,7 @@ pub(super) fn factor(node: &SpannedValue<'_>, most: u64) -> Option<u32> {
 }
 
 /// Returns an integer of the document, if it is not negative and not huge.
-pub(crate) fn whole(node: &SpannedValue<'_>) -> Option<u64> {
-    let number = node.get_ref().as_integer()?;
+pub(crate) fn whole(value: &DeValue<'_>) -> Option<u64> {
+    let number = value.as_integer()?;
     u64::from_str_radix(number.as_str(), number.radix()).ok()
-}
-
-/// Returns a string, or the digits of a whole number.
-pub(crate) fn text_or_number<'a>(node: &'a SpannedValue<'_>) -> Option<At<Cow<'a, str>>> {
-    let text = match node.get_ref().as_str() {
-        Some(text) => text.into(),
-        None => whole(node)?.to_string().into(),
-    };
-    Some(At::new(text, node.span()))
-}
-
-/// Returns the first `most` strings of a list, or a single one.
-pub(crate) fn texts_up_to<'a>(most: usize, node: &'a SpannedValue<'_>) -> Vec<At<&'a str>> {
-    match node.get_ref() {
-        DeValue::Array(values) => values.iter().take(most).filter_map(text).collect(),
-        _ => text(node).into_iter().collect(),
-    }
-}
-
-fn text<'a>(node: &'a SpannedValue<'_>) -> Option<At<&'a str>> {
-    Some(At::new(node.get_ref().as_str()?, node.span()))
 }

@@ -12,7 +12,7 @@ use crate::config::fields::{POLICY, owner};
 use crate::config::{Findings, MAX_BYTES, Reason, codes, first_reason, shown};
 
 /// Parses the readable part of the document; `None` if there is nothing to read.
-pub(crate) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Spanned<DeTable<'t>>> {
+pub(crate) fn document<'t>(text: &'t str, out: &Findings<'_>) -> Option<Spanned<DeTable<'t>>> {
     if text.len() > MAX_BYTES {
         let message = format!("the policy has {} bytes", text.len());
         let label = format!("at most {MAX_BYTES} bytes are read");
@@ -34,7 +34,7 @@ pub(crate) fn document<'t>(text: &'t str, out: &mut Findings<'_>) -> Option<Span
 }
 
 /// Parses the readable part of a text.
-pub(crate) fn parsed<'t>(text: &'t str, out: &mut Findings<'_>) -> Spanned<DeTable<'t>> {
+pub(crate) fn parsed<'t>(text: &'t str, out: &Findings<'_>) -> Spanned<DeTable<'t>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut reported = 0..0; // the line that was reported last
     for error in &errors {
@@ -57,7 +57,7 @@ pub(crate) fn parsed<'t>(text: &'t str, out: &mut Findings<'_>) -> Spanned<DeTab
     document
 }
 
-fn twice(text: &str, at: Range<usize>, out: &mut Findings<'_>) {
+fn twice(text: &str, at: Range<usize>, out: &Findings<'_>) {
     let name = text.get(at.clone()).unwrap_or_default();
     let message = format!("`{}` is set twice", shown(name));
     let (_, line) = line_of(text, at.start);

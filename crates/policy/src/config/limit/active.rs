@@ -7,7 +7,6 @@
 //! ```
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use jiff::civil;
@@ -17,7 +16,9 @@ use toml::de::DeValue;
 use toml::value::{Datetime, Offset};
 
 use crate::config::settings;
-use crate::config::{At, Draft, Findings, Table, ZoneSpec, codes, first_reason, shown};
+use crate::config::{
+    At, Draft, Place, Table, Text, ZoneSpec, codes, error, first_reason, refuse, shown, warning,
+};
 use crate::model::rules::active::{Days, Hours, Schedule};
 use crate::model::rules::calendar::zone_name;
 use crate::{Active, WallTime, Zone};
@@ -26,20 +27,15 @@ use crate::{Active, WallTime, Zone};
 pub(super) type Zones = HashMap<String, Arc<Zone>>;
 
 /// Reads `active` of a limit, if it is written and right.
-pub(super) fn active(
-    limit: Table<'_>,
-    of_policy: &ZoneSpec,
-    zones: &mut Zones,
-    out: &mut Findings<'_>,
-) -> Option<Active> {
+pub(super) fn active(limit: Table<'_>, of_policy: &ZoneSpec, zones: &mut Zones) -> Option<Active> {
     let table = limit.table("active")?;
-    let hours = table.text("hours").map(|text| hours(&text, out));
-    let days = table.has("days").then(|| days(&table.texts("days"), out));
-    let [from, until] = ["from", "until"].map(|name| moment(table, name, out));
+    let hours = table.text("hours").map(|text| hours(&text));
+    let days = table.has("days").then(|| days(&table.texts("days")));
+    let [from, until] = ["from", "until"].map(|name| moment(table, name));
     let (first, end) = (from.as_ref(), until.as_ref());
-    let is_local = |moment: &At<Moment>| moment.value.offset.is_none();
+    let is_local = |moment: &At<'_, Moment>| moment.value.offset.is_none();
     let local = first.is_some_and(is_local) || end.is_some_and(is_local);
-    let zone = match (settings::zone(table, out), of_policy) {
+    let zone = match (settings::zone(table), of_policy) {
         (ZoneSpec::Unset, of_policy) => of_policy.clone(),
         (own, _) => own,
     };
@@ -47,7 +43,7 @@ pub(super) fn active(
         ZoneSpec::Set(zone) => zone,
         ZoneSpec::Refused => return None,
         ZoneSpec::Unset if hours.is_some() || days.is_some() || local => {
-            no_zone(table.at(), limit, out);
+            no_zone(table.at(), limit);
             return None;
         }
         ZoneSpec::Unset => TimeZone::UTC,
@@ -68,7 +64,7 @@ pub(super) fn active(
         && schedule.until <= schedule.from
     {
         let message = format!("`active` of {limit} ends before it begins");
-        out.error(codes::ACTIVE, until.at, message, "not after `from`")
+        error(codes::ACTIVE, until.at, message, "not after `from`")
             .related(from.at)
             .help("write a later `until`, or swap the two");
         return None;
@@ -76,15 +72,15 @@ pub(super) fn active(
     Some(Active::new(schedule))
 }
 
-fn no_zone(at: Range<usize>, limit: Table<'_>, out: &mut Findings<'_>) {
+fn no_zone(at: Place<'_>, limit: Table<'_>) {
     let message = format!("`active` of {limit} has no time zone");
     let label = "hours, days and dates without an offset need one";
-    out.error(codes::NO_ZONE, at, message, label)
+    error(codes::NO_ZONE, at, message, label)
         .help("add timezone = \"Europe/Oslo\" here, or at the top for all limits");
 }
 
 /// Reads `01:00-06:00`; reports anything else.
-fn hours(text: &At<&str>, out: &mut Findings<'_>) -> Option<Hours> {
+fn hours(text: &Text<'_>) -> Option<Hours> {
     let read = text.value.split_once('-').and_then(|(start, end)| {
         let (start, end) = (clock(start)?, clock(end)?);
         (start < Hours::ALL.end).then_some(Hours { start, end })
@@ -99,7 +95,7 @@ fn hours(text: &At<&str>, out: &mut Findings<'_>) -> Option<Hours> {
         return read;
     };
     let message = format!("\"{text}\" is not a valid span of hours");
-    out.refuse(codes::ACTIVE, text.at.clone(), message, reason);
+    refuse(codes::ACTIVE, text.at, message, reason);
     None
 }
 
@@ -116,7 +112,7 @@ fn clock(text: &str) -> Option<i64> {
 }
 
 /// Reads `mon`, `mon-fri` and the like; reports anything else.
-fn days(texts: &[At<&str>], out: &mut Findings<'_>) -> Option<Days> {
+fn days(texts: &[Text<'_>]) -> Option<Days> {
     let mut days = Days::NONE;
     let mut are_right = true;
     let day = |text: &str| Days::NAMES.iter().position(|name| *name == text);
@@ -142,7 +138,7 @@ fn days(texts: &[At<&str>], out: &mut Findings<'_>) -> Option<Days> {
         };
         let message = format!("\"{text}\" is not a day of the week");
         let label = format!("expected one of {}, or a range", Days::NAMES.join(", "));
-        out.error(codes::ACTIVE, text.at.clone(), message, label)
+        error(codes::ACTIVE, text.at, message, label)
             .help(format!("write for example days = [\"{like}\"]"));
     }
     are_right.then_some(days)
@@ -176,9 +172,9 @@ pub(crate) fn civil_date(date: toml::value::Date) -> Option<civil::Date> {
 }
 
 /// Reads a date, or a date and a time in whole seconds; reports anything else.
-fn moment(table: Table<'_>, name: &str, out: &mut Findings<'_>) -> Option<At<Moment>> {
+fn moment<'a>(table: Table<'a>, name: &str) -> Option<At<'a, Moment>> {
     let node = table.get(name)?;
-    let (text, written) = match node.get_ref() {
+    let (text, written) = match node.value {
         DeValue::Datetime(written) => (written.to_string(), Some(*written)),
         DeValue::String(text) => (shown(text), text.parse().ok()),
         _ => return None, // reported as of the wrong type
@@ -198,7 +194,7 @@ fn moment(table: Table<'_>, name: &str, out: &mut Findings<'_>) -> Option<At<Mom
     let (Some(shown), Some(written)) = (seconds, written) else {
         let message = format!("`{text}` is not a valid `{name}`");
         let label = "expected a date, or a date and a time in whole seconds";
-        out.error(codes::ACTIVE, node.span(), message, label)
+        error(codes::ACTIVE, node.at, message, label)
             .help(format!("write for example {name} = 2026-01-01T00:00:00Z"));
         return None;
     };
@@ -206,12 +202,12 @@ fn moment(table: Table<'_>, name: &str, out: &mut Findings<'_>) -> Option<At<Mom
         Offset::Z => 0,
         Offset::Custom { minutes } => i64::from(minutes) * 60,
     });
-    Some(At::new(Moment { shown, offset }, node.span()))
+    Some(At::new(Moment { shown, offset }, node.at))
 }
 
 /// Warns of limits that are never active, that were active for the last time before the process
 /// started at `origin`, or that are always active.
-pub(crate) fn lints(drafts: &[Draft<'_>], origin: Origin, out: &mut Findings<'_>) {
+pub(crate) fn lints(drafts: &[Draft<'_>], origin: Origin) {
     let start = WallTime::new(origin, Time::ZERO).unix_seconds();
     for draft in drafts.iter().filter(|draft| !draft.is_off()) {
         let Some(schedule) = draft.rule.active.as_deref().map(Active::schedule) else {
@@ -241,15 +237,14 @@ pub(crate) fn lints(drafts: &[Draft<'_>], origin: Origin, out: &mut Findings<'_>
         };
         let at = draft.table.place("active");
         let message = format!("{draft} {message}");
-        out.warning(codes::ACTIVE_TIMES, at, message, label)
-            .help(help);
+        warning(codes::ACTIVE_TIMES, at, message, label).help(help);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Context, Diagnostic, parse};
+    use crate::config::{Context, Diagnostic, Findings, parse};
 
     /// 2026-11-21T00:00:00Z
     const NOVEMBER: Origin = Origin::from_unix_nanos(1_795_219_200_000_000_000);
@@ -305,8 +300,8 @@ mod tests {
 
     #[test]
     fn hours_are_written_with_two_digits_each() {
-        let text = |text| At::new(text, 0..0);
-        let mut out = Findings::new("");
+        let findings = Findings::new("");
+        let text = |text| At::new(text, findings.place(0..0));
         for (written, expected) in [
             ("01:00-06:00", Some((3_600, 21_600))),
             ("00:00-24:00", Some((0, 86_400))),
@@ -321,7 +316,7 @@ mod tests {
             ("01:00", None),
             ("", None),
         ] {
-            let read = hours(&text(written), &mut out).map(|hours| (hours.start, hours.end));
+            let read = hours(&text(written)).map(|hours| (hours.start, hours.end));
             assert_eq!(read, expected, "{written}");
         }
     }

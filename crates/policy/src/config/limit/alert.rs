@@ -3,7 +3,7 @@
 use ratekeeper_core::Algorithm as _;
 
 use crate::Alert;
-use crate::config::{Draft, Findings, Table, codes};
+use crate::config::{Draft, Table, codes, error};
 
 /// Reads `alert` of a limit, if it is written and right.
 pub(super) fn alert(limit: Table<'_>) -> Option<Alert> {
@@ -16,7 +16,7 @@ pub(super) fn alert(limit: Table<'_>) -> Option<Alert> {
 
 /// Reports an alert that can never start: no key is above for as long as a window that empties at
 /// once.
-pub(crate) fn impossible(draft: &Draft<'_>, out: &mut Findings<'_>) {
+pub(crate) fn impossible(draft: &Draft<'_>) {
     let (Some(alert), Some(window)) = (draft.rule.alert, draft.rule.window) else {
         return;
     };
@@ -25,8 +25,8 @@ pub(crate) fn impossible(draft: &Draft<'_>, out: &mut Findings<'_>) {
     }
     let message = format!("the alert of {draft} can never start");
     let label = format!("the limit begins anew every {window}, so no key is above for longer");
-    out.error(codes::ALERT, draft.table.place("alert"), message, label)
-        .related(draft.quantity_at.clone())
+    error(codes::ALERT, draft.table.place("alert"), message, label)
+        .related(draft.quantity_at)
         .help(format!(
             "write a `for` below {window}, or an algorithm that does not begin anew: \
              algorithm = \"token-bucket\""

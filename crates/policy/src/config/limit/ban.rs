@@ -6,8 +6,8 @@
 //!   3/24h refusals: 1h, 2h, 4h, 8h, 16h, 24h, 24h, ..
 //! ```
 
-use crate::config::quantity::{Quantity, QuantityByDay};
-use crate::config::{Draft, Findings, Table, codes};
+use crate::config::quantity::{Quantity, QuantityByDay, quantity_at};
+use crate::config::{Draft, Table, codes, error, warning};
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, BanTerms, Banning, Denials, Permits, Quota};
 
 /// `grow` of bans that stay as long as the first.
@@ -15,20 +15,16 @@ const CONSTANT: u32 = 1_000;
 
 /// Returns the quantity with the ban written beside it, if there is one; `None` if the ban is
 /// reported as wrong.
-pub(crate) fn with_ban(
-    table: Table<'_>,
-    quantity: Quantity,
-    out: &mut Findings<'_>,
-) -> Option<Quantity> {
+pub(crate) fn with_ban(table: Table<'_>, quantity: Quantity) -> Option<Quantity> {
     let Some(ban) = table.table("ban") else {
         return Some(quantity);
     };
-    let terms = terms(ban, out)?;
+    let terms = terms(ban)?;
     if let Some(what) = contradicts(&quantity.algorithm) {
         let message = format!("`ban` cannot be combined with {what}");
         let label = "a ban needs a limit that admits or refuses at once, at no cost";
-        out.error(codes::BAN_BESIDE, ban.at(), message, label)
-            .related(quantity.at)
+        error(codes::BAN_BESIDE, ban.at(), message, label)
+            .related(quantity_at(table))
             .help("leave one of them out, or add a second limit with the ban");
         return None;
     }
@@ -47,9 +43,9 @@ pub(crate) fn with_ban(
             by_day,
             ..quantity
         }),
-        Err(error) => {
+        Err(reason) => {
             let message = "the values of `ban` cannot be used";
-            out.error(codes::BAN, ban.at(), message, error.to_string())
+            error(codes::BAN, ban.at(), message, reason.to_string())
                 .help("write for example within = \"24h\"");
             None
         }
@@ -69,7 +65,7 @@ fn contradicts(algorithm: &AnyAlgorithm) -> Option<&'static str> {
     }
 }
 
-fn terms(ban: Table<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
+fn terms(ban: Table<'_>) -> Option<BanTerms> {
     let after = ban.number("after");
     let [within, first, longest] = ["within", "for", "max"].map(|name| ban.span(name));
     let growth = ban.factor("grow");
@@ -82,21 +78,21 @@ fn terms(ban: Table<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
         (None, Some(_)) => {
             let message = "`grow` of a ban needs a `max`";
             let label = "without `max`, no ban is the longest";
-            out.error(codes::BAN, ban.place("grow"), message, label)
+            error(codes::BAN, ban.place("grow"), message, label)
                 .help("add for example max = \"24h\"");
             return None;
         }
         (Some(_), None) => {
             let message = "`max` of a ban has no effect without `grow`";
             let label = "every ban is as long as `for`";
-            out.error(codes::BAN, ban.place("max"), message, label)
+            error(codes::BAN, ban.place("max"), message, label)
                 .help("add grow = 2.0, or leave `max` out");
             return None;
         }
         (Some(longest), _) if longest < first => {
             let message = "`max` of a ban is shorter than its first";
             let label = format!("less than {first}");
-            out.error(codes::BAN, ban.place("max"), message, label)
+            error(codes::BAN, ban.place("max"), message, label)
                 .related(ban.place("for"))
                 .help(format!("write max = \"{first}\" or longer"));
             return None;
@@ -113,13 +109,13 @@ fn terms(ban: Table<'_>, out: &mut Findings<'_>) -> Option<BanTerms> {
 }
 
 /// Warns of a ban of all requests together, which a few refusals of one client begin.
-pub(crate) fn all_clients(draft: &Draft<'_>, out: &mut Findings<'_>) {
+pub(crate) fn all_clients(draft: &Draft<'_>) {
     let rule = &draft.rule;
     if rule.limit.algorithm.bans().is_none() || !rule.key.is_empty() || draft.is_off() {
         return;
     }
     let message = format!("the ban of {draft} refuses every client");
     let label = "counts all requests together, so the refusals of one client ban them all";
-    out.warning(codes::BANS_ALL, draft.table.place("key"), message, label)
+    warning(codes::BANS_ALL, draft.table.place("key"), message, label)
         .help("write key = [\"ip\"], or leave `ban` out");
 }

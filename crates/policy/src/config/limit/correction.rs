@@ -1,12 +1,11 @@
 //! Correction: reads `count`, `reset_on` and `report_within`, and checks that the limit can be
 //! corrected.
 
-use std::ops::Range;
-
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Call, Nanos, Outage};
 
+use crate::config::quantity::quantity_at;
 use crate::config::{
-    At, Findings, Quantity, SpannedValue, Table, codes, first_reason, shown, whole,
+    At, Node, Place, Quantity, Table, codes, error, first_reason, refuse, shown, whole,
 };
 use crate::{Correction, CostSource, ResultSet};
 
@@ -19,16 +18,15 @@ pub(super) fn correction(
     table: Table<'_>,
     settle: Option<CostSource>,
     quantity: &Quantity,
-    out: &mut Findings<'_>,
 ) -> Option<Correction> {
-    let count = results(table, "count", out);
-    let reset_on = results(table, "reset_on", out);
-    let within = within(table, out);
+    let count = results(table, "count");
+    let reset_on = results(table, "reset_on");
+    let within = within(table);
     let estimate = table.table("cost").map(Table::at);
     let fields = [
-        ("count", count.as_ref().map(|count| count.at.clone())),
-        ("reserve", estimate.clone()),
-        ("reset_on", reset_on.as_ref().map(|reset| reset.at.clone())),
+        ("count", count.as_ref().map(|count| count.at)),
+        ("reserve", estimate),
+        ("reset_on", reset_on.as_ref().map(|reset| reset.at)),
     ];
     let mut corrects = fields
         .into_iter()
@@ -37,7 +35,7 @@ pub(super) fn correction(
         if let Some(within) = within {
             let message = format!("`report_within` of {table} has no effect");
             let label = "no report corrects the charges of this limit";
-            out.error(codes::REPORT, within.at, message, label)
+            error(codes::REPORT, within.at, message, label)
                 .help("add for example count = { status = [401, 403] }, or leave it out");
         }
         return None;
@@ -45,16 +43,16 @@ pub(super) fn correction(
     if let Some(scope) = table.text("scope").filter(|scope| scope.value == "node") {
         let message = format!("`{first}` of {table} cannot be combined with scope = \"node\"");
         let label = "a report may reach a process that did not charge the request";
-        out.error(codes::NOT_CORRECTABLE, scope.at, message, label)
-            .related(at.clone())
+        error(codes::NOT_CORRECTABLE, scope.at, message, label)
+            .related(at)
             .help("leave one of them out");
     }
-    can_be_corrected(table, first, at, quantity, out);
+    can_be_corrected(table, first, at, quantity);
     let is_estimate = estimate.is_some();
     if let Some(at) = estimate.filter(|_| quantity.algorithm.bans().is_some()) {
         let message = format!("`reserve` of {table} cannot be combined with `ban`");
         let label = "a cost that is owed while the key is banned would be lost";
-        out.error(codes::NOT_CORRECTABLE, at, message, label)
+        error(codes::NOT_CORRECTABLE, at, message, label)
             .help("leave one of them out, or add a second limit with the ban");
     }
     if let (Some(count), Some(reset_on)) = (&count, &reset_on)
@@ -62,8 +60,8 @@ pub(super) fn correction(
     {
         let message = format!("{both} is both in `count` and in `reset_on` of {table}");
         let label = "resets the count, and cannot be counted as well";
-        out.error(codes::REPORT, reset_on.at.clone(), message, label)
-            .related(count.at.clone())
+        error(codes::REPORT, reset_on.at, message, label)
+            .related(count.at)
             .help("remove it from one of them");
     }
     let within = within.map_or(DEFAULT_WITHIN, |within| within.value);
@@ -78,15 +76,15 @@ pub(super) fn correction(
 }
 
 /// Returns `report_within`, or `expire` of `cost`.
-fn within(table: Table<'_>, out: &mut Findings<'_>) -> Option<At<Nanos>> {
-    let read = |table: Table<'_>, field| Some(At::new(table.span(field)?, table.place(field)));
+fn within<'a>(table: Table<'a>) -> Option<At<'a, Nanos>> {
+    let read = |table: Table<'a>, field| Some(At::new(table.span(field)?, table.place(field)));
     let within = read(table, "report_within");
     let expire = table.table("cost").and_then(|cost| read(cost, "expire"));
     if let (Some(within), Some(expire)) = (&within, &expire) {
         let message = format!("{table} has both `expire` and `report_within`");
         let label = "the same as `report_within`";
-        out.error(codes::REPORT, expire.at.clone(), message, label)
-            .related(within.at.clone())
+        error(codes::REPORT, expire.at, message, label)
+            .related(within.at)
             .help("leave one of them out");
     }
     within.or(expire)
@@ -102,27 +100,20 @@ pub(crate) fn owing(algorithm: AnyAlgorithm, correction: Option<&Correction>) ->
 }
 
 /// Reports a limit whose charges may not have been made when a report gives them back.
-pub(super) fn is_counted(table: Table<'_>, outage: Outage, out: &mut Findings<'_>) {
+pub(super) fn is_counted(table: Table<'_>, outage: Outage) {
     if outage != Outage::Allow {
         return;
     }
-    let node = ["on_store_error", "count", "reset_on", "cost"];
-    let at = node.iter().find_map(|name| table.get(name));
-    let at = at.map_or(0..0, toml::Spanned::span);
+    let fields = ["on_store_error", "count", "reset_on", "cost"];
+    let at = table.place(table.first_of(&fields).unwrap_or("on_store_error"));
     let message = format!("reports of {table} cannot be combined with on_store_error = \"allow\"");
     let label = "a request that passed uncounted has nothing to give back";
-    out.error(codes::NOT_CORRECTABLE, at, message, label)
+    error(codes::NOT_CORRECTABLE, at, message, label)
         .help("write on_store_error = \"local\" in this limit");
 }
 
 /// Reports limits that cannot give back: permits on loan, and algorithms without refunds.
-fn can_be_corrected(
-    table: Table<'_>,
-    field: &str,
-    at: Range<usize>,
-    quantity: &Quantity,
-    out: &mut Findings<'_>,
-) {
+fn can_be_corrected(table: Table<'_>, field: &str, at: Place<'_>, quantity: &Quantity) {
     let algorithm = &quantity.algorithm;
     let gives_back = field == "reset_on" || algorithm.supports(Call::Refund).is_ok();
     let reason = first_reason! {
@@ -138,18 +129,17 @@ fn can_be_corrected(
     };
     if let Some(reason) = reason {
         let message = format!("`{field}` of {table} cannot be combined with its limit");
-        out.refuse(codes::NOT_CORRECTABLE, at, message, reason)
-            .related(quantity.at.clone());
+        refuse(codes::NOT_CORRECTABLE, at, message, reason).related(quantity_at(table));
     }
 }
 
 /// Reads `{ status, outcome }`; wrong values are reported.
-fn results(table: Table<'_>, field: &str, out: &mut Findings<'_>) -> Option<At<ResultSet>> {
+fn results<'a>(table: Table<'a>, field: &str) -> Option<At<'a, ResultSet>> {
     let table = table.table(field)?;
     let at = table.at();
     let mut set = ResultSet::default();
     for node in table.values("status") {
-        set.statuses.extend(status(node, field, out));
+        set.statuses.extend(status(node, field));
     }
     let outcomes = table.texts("outcome").into_iter();
     set.outcomes
@@ -157,18 +147,17 @@ fn results(table: Table<'_>, field: &str, out: &mut Findings<'_>) -> Option<At<R
     if table.is_empty() {
         let label = "needs `status`, `outcome` or both";
         let message = format!("`{field}` names no result");
-        out.error(codes::REPORT, at.clone(), message, label)
-            .help(format!(
-                "write for example {field} = {{ status = [401, 403] }}"
-            ));
+        error(codes::REPORT, at, message, label).help(format!(
+            "write for example {field} = {{ status = [401, 403] }}"
+        ));
     }
     Some(At::new(set, at))
 }
 
 /// Reads `401`, or `"4xx"`.
-fn status(node: &SpannedValue<'_>, field: &str, out: &mut Findings<'_>) -> Option<(u16, u16)> {
-    let Some(text) = node.get_ref().as_str() else {
-        let status = u16::try_from(whole(node)?).ok()?;
+fn status(node: Node<'_>, field: &str) -> Option<(u16, u16)> {
+    let Some(text) = node.value.as_str() else {
+        let status = u16::try_from(whole(node.value)?).ok()?;
         return Some((status, status));
     };
     if let [digit @ b'1'..=b'5', b'x', b'x'] = text.as_bytes() {
@@ -181,7 +170,6 @@ fn status(node: &SpannedValue<'_>, field: &str, out: &mut Findings<'_>) -> Optio
         Ok(number) => format!("write it without quotes: {number}"),
         Err(_) => "write for example status = [401, 403], or status = \"4xx\"".to_owned(),
     };
-    out.error(codes::REPORT, node.span(), message, label)
-        .help(help);
+    error(codes::REPORT, node.at, message, label).help(help);
     None
 }

@@ -5,7 +5,7 @@ use ratekeeper_core::Permits;
 use super::requests::matching;
 use crate::config::quantity::unit::cost_in;
 use crate::config::{
-    At, Draft, Findings, PolicyFiles, SpannedValue, Table, codes, is_word, shown, whole,
+    At, Draft, Node, PolicyFiles, Table, codes, error, invalid, is_word, shown, whole,
 };
 use crate::{
     BodyField, Cost, CostSource, Field, PathCase, Price, PriceList, Unit, ValueError, is_token,
@@ -17,46 +17,44 @@ const MAX_FIELD: usize = 128;
 /// Values of a limit that its cost needs.
 pub(super) struct CostSurroundings<'a> {
     pub(super) limit: Table<'a>,
-    pub(super) unit: Option<&'a Unit>,
+    pub(super) unit: Option<Unit>,
     pub(super) path_case: PathCase,
     pub(super) files: &'a PolicyFiles,
 }
 
 /// Reads `cost`; `None` means refused. The range is empty if it is not written.
-pub(super) fn cost(around: &CostSurroundings<'_>, out: &mut Findings<'_>) -> Option<At<Cost>> {
+pub(super) fn cost<'a>(around: &CostSurroundings<'a>) -> Option<At<'a, Cost>> {
     let limit = around.limit;
     match limit.table("cost") {
-        Some(estimate) => written(estimate, "reserve", around, out),
-        None if limit.has("cost") => written(limit, "cost", around, out),
-        None => Some(At::new(Cost::Request, 0..0)),
+        Some(estimate) => written(estimate, "reserve", around),
+        None if limit.has("cost") => written(limit, "cost", around),
+        None => Some(At::new(Cost::Request, limit.place("cost"))),
     }
 }
 
 /// Reads a cost in `field`; `None` means refused.
-fn written(
-    table: Table<'_>,
+fn written<'a>(
+    table: Table<'a>,
     field: &'static str,
     around: &CostSurroundings<'_>,
-    out: &mut Findings<'_>,
-) -> Option<At<Cost>> {
+) -> Option<At<'a, Cost>> {
     let node = table.get(field)?;
-    match node.get_ref().as_array() {
-        Some(_) => prices(table.tables(field), around, out),
-        None => amount(node, field, around, out),
+    match node.value.as_array() {
+        Some(_) => prices(table.tables(field), around),
+        None => amount(node, field, around),
     }
 }
 
 /// Reads the prices of some requests; `None` means refused. The place is that of the highest.
-fn prices<'t>(
-    tables: impl Iterator<Item = Table<'t>>,
+fn prices<'a>(
+    tables: impl Iterator<Item = Table<'a>>,
     around: &CostSurroundings<'_>,
-    out: &mut Findings<'_>,
-) -> Option<At<Cost>> {
-    let mut usual = around.unit.map_or(Permits::ONE, Unit::one);
+) -> Option<At<'a, Cost>> {
+    let mut usual = around.unit.as_ref().map_or(Permits::ONE, Unit::one);
     let mut higher = Vec::new();
     for written in tables {
         let cost = Permits::new(written.number("is")?);
-        let mut matcher = matching(written, around.files, out).matcher;
+        let mut matcher = matching(written, around.files).matcher;
         matcher.path_case = around.path_case;
         let by_absence = matcher.fields.iter().any(|(field, patterns)| {
             matches!(field, Field::Header(_)) && patterns.iter().any(|it| it.negated)
@@ -64,7 +62,7 @@ fn prices<'t>(
         if by_absence {
             let message = format!("a price of {} is lower for a header", around.limit);
             let label = "a visitor who sends this value would pay less";
-            out.error(codes::COST, written.place("header"), message, label)
+            error(codes::COST, written.place("header"), message, label)
                 .help("write the values that cost more, without `!`");
             return None;
         }
@@ -74,14 +72,14 @@ fn prices<'t>(
         higher.push(At::new(Price { matcher, is: cost }, written.place("is")));
     }
     higher.sort_by_key(|price| std::cmp::Reverse(price.value.is));
-    let at = higher.first()?.at.clone();
+    let at = higher.first()?.at;
     higher.retain(|price| price.value.is > usual);
     let higher = higher.into_iter().map(|price| price.value).collect();
     Some(At::new(Cost::Priced(PriceList { higher, usual }), at))
 }
 
 /// Reports a price by a field that the requests of its limit do not have.
-pub(crate) fn unmet(draft: &Draft<'_>, out: &mut Findings<'_>) {
+pub(crate) fn unmet(draft: &Draft<'_>) {
     let rule = &draft.rule;
     let is_met = |field: &Field| match field {
         Field::Descriptor(name) => rule.entry_names().any(|known| known == name),
@@ -96,28 +94,22 @@ pub(crate) fn unmet(draft: &Draft<'_>, out: &mut Findings<'_>) {
         } else {
             "write a price by path, method, host or header"
         };
-        let at = draft.table.place("cost");
-        out.error(codes::COST, at, message, label).help(help);
+        error(codes::COST, draft.table.place("cost"), message, label).help(help);
     }
 }
 
 /// Reads a number or an attribute in `field`; `None` means refused.
-fn amount(
-    node: &SpannedValue<'_>,
-    field: &str,
-    around: &CostSurroundings<'_>,
-    out: &mut Findings<'_>,
-) -> Option<At<Cost>> {
-    let CostSurroundings { limit, unit, .. } = *around;
-    if let Some(text) = node.get_ref().as_str() {
+fn amount<'a>(node: Node<'a>, field: &str, around: &CostSurroundings<'_>) -> Option<At<'a, Cost>> {
+    let CostSurroundings { limit, unit, .. } = around;
+    if let Some(text) = node.value.as_str() {
         if let Some(attribute) = text.strip_prefix("attr:").filter(|name| !name.is_empty()) {
-            return Some(At::new(cost_in(attribute, unit), node.span()));
+            return Some(At::new(cost_in(attribute, unit.as_ref()), node.at));
         }
         if text.starts_with("json:") || text.starts_with("form:") {
             let label = "expected \"json:/NAME\" or \"form:NAME\"";
-            let refuse = |error| out.invalid(codes::COST, node.span(), error, label);
+            let refuse = |error| invalid(codes::COST, node.at, error, label);
             let field = BodyField::parse(text).map_err(refuse).ok()?;
-            return Some(At::new(Cost::Body(field, unit.cloned()), node.span()));
+            return Some(At::new(Cost::Body(field, unit.clone()), node.at));
         }
         let help = match text.trim().parse::<u64>() {
             Ok(number) => format!("write it without quotes: {field} = {number}"),
@@ -134,12 +126,11 @@ fn amount(
         };
         let message = format!("\"{}\" is not a valid cost of {limit}", shown(text));
         let label = "expected a number, \"attr:NAME\" or \"json:/NAME\"";
-        out.error(codes::COST, node.span(), message, label)
-            .help(help);
+        error(codes::COST, node.at, message, label).help(help);
         return None;
     }
-    let number = whole(node).filter(|number| *number > 0)?;
-    Some(At::new(Cost::Fixed(Permits::new(number)), node.span()))
+    let number = whole(node.value).filter(|number| *number > 0)?;
+    Some(At::new(Cost::Fixed(Permits::new(number)), node.at))
 }
 
 /// Returns true for a word that may be the name of an attribute.
@@ -148,7 +139,7 @@ fn is_attribute(text: &str) -> bool {
 }
 
 /// Reads `settle` of an estimate: a field or a trailer of a response, or a value of its body.
-pub(super) fn settle(limit: Table<'_>, out: &mut Findings<'_>) -> Option<CostSource> {
+pub(super) fn settle(limit: Table<'_>) -> Option<CostSource> {
     let text = limit.table("cost")?.text("settle")?;
     let of_response = text.value.strip_prefix("response.");
     let named = of_response.and_then(|source| source.split_once(':'));
@@ -167,12 +158,7 @@ pub(super) fn settle(limit: Table<'_>, out: &mut Findings<'_>) -> Option<CostSou
         let refuse = |error: ValueError| {
             let words = [error.reason, error.help];
             let [reason, help] = words.map(|text| text.replacen("json:", "response.json:", 1));
-            out.invalid(
-                codes::COST,
-                text.at.clone(),
-                ValueError::new(reason, help),
-                label,
-            );
+            invalid(codes::COST, text.at, ValueError::new(reason, help), label);
         };
         let field = BodyField::parse(source).map_err(refuse);
         return field.ok().map(CostSource::Body);
@@ -181,7 +167,6 @@ pub(super) fn settle(limit: Table<'_>, out: &mut Findings<'_>) -> Option<CostSou
     let help = "write settle = \"response.header:x-tokens-used\" or settle = \
                 \"response.json:/usage/total_tokens\", or leave it out and send the cost with \
                 POST /v1/report";
-    out.error(codes::COST, text.at.clone(), message, label)
-        .help(help);
+    error(codes::COST, text.at, message, label).help(help);
     None
 }

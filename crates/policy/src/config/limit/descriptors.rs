@@ -1,10 +1,8 @@
 //! Descriptors: a limit, or an exemption, is for descriptors or for requests, never for both.
 
-use std::ops::Range;
-
 use crate::KeyPart;
 use crate::config::fields::MATCH;
-use crate::config::{Findings, Table, codes, shown};
+use crate::config::{Place, Table, codes, error};
 
 /// Fields of `match` that look at descriptors.
 const FIELDS: [&str; 2] = ["domain", "descriptor"];
@@ -16,46 +14,41 @@ const ENTRIES: [(&str, &str); 3] = [("ip", "remote_address"), ("path", "path"), 
 
 /// Reports fields about requests in a limit or exemption on descriptors. Returns true if it is on
 /// descriptors.
-pub(super) fn separate(table: Table<'_>, out: &mut Findings<'_>) -> bool {
-    let written = table.table("match").map(Table::written);
-    let fields = || written.iter().flat_map(|fields| fields.iter());
+pub(super) fn separate(table: Table<'_>) -> bool {
+    let matched = table.table("match").into_iter().flat_map(Table::keys);
+    let matched: Vec<_> = matched.collect();
     let limit = table.lists("key").then_some(table); // an exemption has `match` alone
     let parts = limit.map(|limit| limit.texts("key")).unwrap_or_default();
 
-    let field = fields().find(|(name, _)| FIELDS.contains(&&**name.get_ref()));
-    let field = field.map(|(name, _)| name.span());
+    let field = matched.iter().find(|name| FIELDS.contains(&name.value));
     let part = parts.iter().find(|part| part.value.starts_with(PART));
-    let Some(because) = field.or_else(|| part.map(|part| part.at.clone())) else {
+    let Some(because) = field.or(part).map(|text| text.at) else {
         return false;
     };
-    let mut report = |what: String, at: Range<usize>, help: String| {
+    let report = |what: String, at: Place<'_>, help: String| {
         let message = format!("{what} cannot be used in {table}, which is for descriptors");
         let label = "a descriptor has a domain and entries, and nothing else";
-        out.error(codes::DESCRIPTOR, at, message, label)
-            .related(because.clone())
+        error(codes::DESCRIPTOR, at, message, label)
+            .related(because)
             .help(help);
     };
     // Unknown fields are reported elsewhere.
     let of_requests = |name: &str| MATCH.field(name).is_some() && !FIELDS.contains(&name);
-    for (name, _) in fields().filter(|(name, _)| of_requests(name.get_ref())) {
-        let at = name.span();
-        let name = shown(name.get_ref());
-        let entry = entry(&name);
+    for name in matched.iter().filter(|name| of_requests(name.value)) {
+        let entry = entry(name.value);
         let help = format!("let the caller send it as an entry: descriptor.{entry} = \"value\"");
-        report(format!("`{name}`"), at, help);
+        report(format!("`{name}`"), name.at, help);
     }
     let Some(limit) = limit else {
         return true;
     };
     for part in &parts {
         let of_requests = |part: &KeyPart| *part != KeyPart::All && !part.is_of_descriptors();
-        if !KeyPart::parse(part.value).is_ok_and(|part| of_requests(&part)) {
-            continue;
+        if KeyPart::parse(part.value).is_ok_and(|part| of_requests(&part)) {
+            let entry = entry(part.value);
+            let help = format!("count by an entry: key = [\"{PART}{entry}\"]");
+            report(format!("key part \"{part}\""), part.at, help);
         }
-        let name = shown(part.value);
-        let entry = entry(&name);
-        let help = format!("count by an entry: key = [\"{PART}{entry}\"]");
-        report(format!("key part \"{name}\""), part.at.clone(), help);
     }
     let stand_in = limit.text("missing_key").filter(|text| {
         text.value.starts_with("use:") && !text.value.starts_with("use:descriptor:")
@@ -87,7 +80,7 @@ pub(super) fn separate(table: Table<'_>, out: &mut Findings<'_>) -> bool {
     if let Some(queue) = limit.table("queue") {
         let message = format!("`queue` cannot be used in {table}, which is for descriptors");
         let label = "Envoy waits 20 ms for an answer and cannot hold a request back";
-        out.error(codes::DESCRIPTOR, queue.at(), message, label)
+        error(codes::DESCRIPTOR, queue.at(), message, label)
             .related(because)
             .help("leave `queue` out: excess requests are refused, with the time to retry");
     }

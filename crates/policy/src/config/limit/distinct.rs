@@ -16,35 +16,25 @@ use super::draft::ExtraShare;
 use super::extras::extra;
 use super::requests::key_part;
 use crate::config::variants::{VariantReader, WINDOWS, counts_values};
-use crate::config::{At, Draft, Findings, Reason, codes, first_reason, is_excluded};
+use crate::config::{At, Draft, Reason, codes, first_reason, is_excluded};
 use crate::{Cost, KeyPart, MissingKey, Role};
 
 /// Reads `distinct` of every limit.
-pub(crate) fn distinct(
-    drafts: &mut [Draft<'_>],
-    reader: &VariantReader<'_>,
-    out: &mut Findings<'_>,
-) {
+pub(crate) fn distinct(drafts: &mut [Draft<'_>], reader: &VariantReader<'_>) {
     for draft in drafts {
         let written = draft.table.text("distinct");
         let Some(written) = written.filter(|_| !is_excluded(draft.table, "distinct")) else {
             continue;
         };
-        let Some(part) = key_part(&written, out) else {
+        let Some(part) = key_part(&written) else {
             continue;
         };
         let what = format!("cannot count \"{written}\"");
-        if draft.cannot(
-            &what,
-            codes::DISTINCT,
-            &written.at,
-            refused(draft, &part),
-            out,
-        ) {
+        if draft.cannot(&what, codes::DISTINCT, written.at, refused(draft, &part)) {
             continue;
         }
         let once = At::new(ExtraShare::Permits(1), written.at);
-        if let Some(mut extra) = extra(draft, "seen", Role::Seen, once, reader, out) {
+        if let Some(mut extra) = extra(draft, "seen", Role::Seen, once, reader) {
             draft.rule.cost = Cost::Fixed(Permits::ONE);
             extra.rule.cost = Cost::Fixed(Permits::ONE);
             extra.rule.key.push(part);

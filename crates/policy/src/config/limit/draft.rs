@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
 use ratekeeper_core::Denials;
 
 use crate::config::quantity::QuantityKind;
-use crate::config::{At, Findings, Reason, Table, codes};
+use crate::config::{At, Place, Reason, Table, Text, codes, error, refuse};
 use crate::model::rules::chain::percent_of;
 use crate::{Role, Rule, RuleMode};
 
@@ -23,11 +22,11 @@ pub(crate) struct Draft<'a> {
     pub(crate) kind: QuantityKind,
     pub(crate) denials: Denials,
     /// Where its quantity stands.
-    pub(crate) quantity_at: Range<usize>,
+    pub(crate) quantity_at: Place<'a>,
     /// Where its cost stands, or the highest of its prices; empty if none is written.
-    pub(crate) cost_at: Range<usize>,
+    pub(crate) cost_at: Place<'a>,
     /// Its extra, if it is soft or elastic.
-    pub(crate) extra: Option<Box<Extra>>,
+    pub(crate) extra: Option<Box<Extra<'a>>>,
     /// The rule with its other number, if it has a candidate.
     pub(crate) candidate: Option<Box<Rule>>,
     /// True if another limit replaces it.
@@ -52,15 +51,14 @@ impl Draft<'_> {
         &self,
         what: &str,
         code: &'static str,
-        at: &Range<usize>,
+        at: Place<'_>,
         reason: Option<Reason>,
-        out: &mut Findings<'_>,
     ) -> bool {
         let Some(reason) = reason else {
             return false;
         };
         let message = format!("{self} {what}");
-        out.refuse(code, at.clone(), message, reason);
+        refuse(code, at, message, reason);
         true
     }
 
@@ -83,18 +81,17 @@ pub(super) const HERE: &str = "not found in this file";
 
 /// Reports a name that no limit has; `missing` has the label, and the help if no known name is near.
 pub(crate) fn unknown_limit<'k>(
-    name: &At<&str>,
+    name: &Text<'_>,
     known: impl Iterator<Item = &'k str>,
     missing: Reason,
-    out: &mut Findings<'_>,
 ) {
-    if !out.is_whole() {
+    let findings = name.at.findings;
+    if !findings.is_whole() {
         return; // it may stand where the text could not be read
     }
-    let help = out.meant(name.value, known, "", || missing.help);
+    let help = findings.meant(name.value, known, "", || missing.help);
     let message = format!("no limit is called `{name}`");
-    out.error(codes::UNKNOWN_LIMIT, name.at.clone(), message, missing.why)
-        .help(help);
+    error(codes::UNKNOWN_LIMIT, name.at, message, missing.why).help(help);
 }
 
 /// A field with the names of other limits.
@@ -109,25 +106,24 @@ pub(super) struct LimitList {
 
 impl LimitList {
     /// Returns the indices of the limits that `by` names; reports the names that are wrong.
-    pub(super) fn read(
+    pub(super) fn read<'a>(
         &self,
-        by: &Draft<'_>,
+        by: &Draft<'a>,
         drafts: &[Draft<'_>],
         names: &BTreeMap<Arc<str>, usize>,
-        out: &mut Findings<'_>,
-    ) -> Vec<At<usize>> {
-        let mut listed: Vec<At<usize>> = Vec::new();
+    ) -> Vec<At<'a, usize>> {
+        let mut listed: Vec<At<'a, usize>> = Vec::new();
         for text in by.table.texts(self.field) {
             let Some(&index) = names.get(text.value) else {
                 let known = names.keys().map(|name| &**name);
                 let help = "write the name of another limit";
-                unknown_limit(&text, known, Reason::new(HERE, help), out);
+                unknown_limit(&text, known, Reason::new(HERE, help));
                 continue;
             };
             let twice = listed.iter().any(|named| named.value == index);
             let twice = twice.then(|| Reason::new("named twice", "name each limit once"));
             let reason = twice.or_else(|| (self.refused)(by, &drafts[index]));
-            if !self.refuse(by, &text, reason, out) {
+            if !self.refuse(by, &text, reason) {
                 listed.push(At::new(index, text.at));
             }
         }
@@ -135,25 +131,17 @@ impl LimitList {
     }
 
     /// Reports that a limit cannot name another, if there is a reason; returns true if there is.
-    pub(super) fn refuse(
-        &self,
-        by: &Draft<'_>,
-        name: &At<&str>,
-        reason: Option<Reason>,
-        out: &mut Findings<'_>,
-    ) -> bool {
+    pub(super) fn refuse(&self, by: &Draft<'_>, name: &Text<'_>, reason: Option<Reason>) -> bool {
         let what = format!("cannot {} `{name}`", self.verb);
-        by.cannot(&what, self.code, &name.at, reason, out)
+        by.cannot(&what, self.code, name.at, reason)
     }
 }
 
 /// The extra of a limit.
 #[derive(Clone, Debug)]
-pub(crate) struct Extra {
+pub(crate) struct Extra<'a> {
     pub(crate) rule: Rule,
-    pub(crate) share: ExtraShare,
-    /// Where the share is written.
-    pub(crate) at: Range<usize>,
+    pub(crate) share: At<'a, ExtraShare>,
 }
 
 /// How much an extra adds to a number.

@@ -6,28 +6,27 @@ use std::sync::Arc;
 use super::descriptors::separate;
 use super::draft::{HERE, by_name, unknown_limit};
 use super::requests::requests;
-use crate::config::{At, Draft, Findings, PolicyFiles, Reason, Table, codes};
+use crate::config::{At, Draft, PolicyFiles, Reason, Table, codes, warning};
 use crate::{Exemption, Glob, Matcher};
 
 /// Reads the exemptions, adds each to the limits it names, and returns them.
-pub(crate) fn exempt(
-    root: Table<'_>,
+pub(crate) fn exempt<'a>(
+    root: Table<'a>,
     files: &PolicyFiles,
     drafts: &mut [Draft<'_>],
-    out: &mut Findings<'_>,
-) -> Vec<At<Arc<Exemption>>> {
+) -> Vec<At<'a, Arc<Exemption>>> {
     let mut all = Vec::new();
     let sorted = by_name(drafts);
     let names = || sorted.keys().map(|name| &**name);
     for table in root.tables("exempt") {
-        separate(table, out);
-        let requests = requests(table, files, out);
+        separate(table);
+        let requests = requests(table, files);
         let reason = table.text("reason").map(|reason| reason.value.to_owned());
         let exemption = Arc::new(Exemption {
             matcher: requests.matcher,
             reason: reason.unwrap_or_default(),
         });
-        everything(&exemption.matcher, table, out);
+        everything(&exemption.matcher, table);
         let globs = table.texts("limits");
         let mut exempted = vec![false; drafts.len()];
         for glob in &globs {
@@ -48,7 +47,7 @@ pub(crate) fn exempt(
                     )
                 });
                 let other = first.as_deref().unwrap_or("write \"*\" for all limits");
-                unknown_limit(glob, names(), Reason::new(HERE, other), out);
+                unknown_limit(glob, names(), Reason::new(HERE, other));
             }
         }
         for (draft, _) in drafts.iter_mut().zip(exempted).filter(|(_, it)| *it) {
@@ -56,7 +55,7 @@ pub(crate) fn exempt(
                 let name = &draft.rule.limit.name;
                 let message = format!("{table} is as wide as limit `{name}`");
                 let label = "the limit has no value in `match` that is not exempt from it";
-                out.warning(codes::EXEMPTS_ALL, table.place("match"), message, label)
+                warning(codes::EXEMPTS_ALL, table.place("match"), message, label)
                     .related(draft.table.place("match"))
                     .help(format!("leave `{name}` out of `limits`, or match less"));
             }
@@ -80,18 +79,17 @@ fn is_as_wide(exempt: &[(String, Vec<String>)], limit: &Draft<'_>) -> bool {
 }
 
 /// Warns of an exemption that takes every request out.
-fn everything(matcher: &Matcher, table: Table<'_>, out: &mut Findings<'_>) {
+fn everything(matcher: &Matcher, table: Table<'_>) {
     let written = table.get("match");
     // A matcher without fields whose `match` has some is one with errors.
     let is_blank = || table.table("match").is_some_and(Table::is_empty);
     if !matcher.matches_all() || (matcher.fields.is_empty() && !is_blank()) {
         return;
     }
-    let at = written.map_or(table.at(), toml::Spanned::span);
+    let at = written.map_or(table.at(), |node| node.at);
     let message = format!("{table} takes every request out of its limits");
-    out.warning(codes::EXEMPTS_ALL, at, message, "matches every request")
-        .help(
-            "match only the exempt requests, as in match = { path = \"/health\" }; to switch a \
+    warning(codes::EXEMPTS_ALL, at, message, "matches every request").help(
+        "match only the exempt requests, as in match = { path = \"/health\" }; to switch a \
              limit off, write mode = \"off\" in it",
-        );
+    );
 }

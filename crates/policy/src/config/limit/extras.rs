@@ -24,7 +24,7 @@ use crate::config::document::scalar::{Scalar, percentage};
 use crate::config::fields::MAX_PERCENT;
 use crate::config::variants::{VariantReader, extra_quantity, variant};
 use crate::config::{
-    At, Draft, Findings, Quantity, Reason, Table, codes, first_reason, is_excluded,
+    At, Draft, Quantity, Reason, Table, Text, codes, error, first_reason, is_excluded, refuse,
 };
 use crate::model::rules::signal::{
     Gate, LOAD, PPM_OF_PERCENT, Signal, UpstreamMeasure, upstream_signal,
@@ -46,7 +46,6 @@ pub(crate) fn extras(
     drafts: &mut [Draft<'_>],
     settings: &Settings,
     reader: &VariantReader<'_>,
-    out: &mut Findings<'_>,
 ) -> Vec<Arc<Signal>> {
     let mut signals = SignalReader::new(settings);
     for draft in drafts {
@@ -56,15 +55,15 @@ pub(crate) fn extras(
             continue;
         };
         let what = format!("cannot be {word}");
-        if draft.cannot(&what, codes::EXTRA, &written.at(), refused(draft), out) {
+        if draft.cannot(&what, codes::EXTRA, written.at(), refused(draft)) {
             continue;
         }
         let read = match word {
             "soft" => soft(written).map(|share| (Role::Soft, share)),
-            _ => elastic(draft, written, &mut signals, out),
+            _ => elastic(draft, written, &mut signals),
         };
         if let Some((role, share)) = read {
-            draft.extra = extra(draft, word, role, share, reader, out).map(Box::new);
+            draft.extra = extra(draft, word, role, share, reader).map(Box::new);
         }
     }
     signals.found
@@ -83,21 +82,20 @@ fn refused(draft: &Draft<'_>) -> Option<Reason> {
 }
 
 /// `soft = { extra = "10%" }` or `soft = { extra = 10 }`
-fn soft(table: Table<'_>) -> Option<At<ExtraShare>> {
+fn soft(table: Table<'_>) -> Option<At<'_, ExtraShare>> {
     let percent = || table.percent("extra").map(ExtraShare::Percent);
     let share = table.number("extra").map(ExtraShare::Permits);
     Some(At::new(share.or_else(percent)?, table.place("extra")))
 }
 
 /// `elastic = { up_to = "200/1m", while = { signal = "load", below = "70%" } }`
-fn elastic(
-    draft: &Draft<'_>,
-    table: Table<'_>,
+fn elastic<'a>(
+    draft: &Draft<'a>,
+    table: Table<'a>,
     signals: &mut SignalReader<'_>,
-    out: &mut Findings<'_>,
-) -> Option<(Role, At<ExtraShare>)> {
+) -> Option<(Role, At<'a, ExtraShare>)> {
     let gate = table.table("while")?;
-    let gate = signals.gate(gate, out);
+    let gate = signals.gate(gate);
     let up_to = table.text("up_to")?;
     let base = draft.table.text("limit")?;
     let most = match (up_to.value.split_once('/'), base.value.split_once('/')) {
@@ -114,11 +112,10 @@ fn elastic(
             let number: u64 = number.parse().ok()?;
             Some(format!("{}/{period}", number.checked_mul(2)?))
         });
-        let found = out.error(codes::EXTRA, up_to.at, message, label);
-        found.related(base.at).help(format!(
-            "write for example up_to = \"{}\"",
-            doubled.as_deref().unwrap_or("200/1m")
-        ));
+        let doubled = doubled.as_deref().unwrap_or("200/1m");
+        error(codes::EXTRA, up_to.at, message, label)
+            .related(base.at)
+            .help(format!("write for example up_to = \"{doubled}\""));
         return None;
     };
     Some((
@@ -128,21 +125,18 @@ fn elastic(
 }
 
 /// Compiles the extra of a limit.
-pub(super) fn extra(
-    draft: &Draft<'_>,
+pub(super) fn extra<'a>(
+    draft: &Draft<'a>,
     suffix: &str,
     role: Role,
-    share: At<ExtraShare>,
+    share: At<'a, ExtraShare>,
     reader: &VariantReader<'_>,
-    out: &mut Findings<'_>,
-) -> Option<Extra> {
+) -> Option<Extra<'a>> {
     let base = draft.table.text("limit")?;
-    let At { value: share, at } = share;
-    let quantity = extra_quantity(draft, base.value, share, &at, reader, out)?;
+    let quantity = extra_quantity(draft, base.value, share, reader)?;
     Some(Extra {
         rule: beside(&draft.rule, suffix, role, &quantity),
         share,
-        at,
     })
 }
 
@@ -175,10 +169,10 @@ impl<'p> SignalReader<'p> {
     }
 
     /// Reads `{ signal = "load", below = "70%" }`. Returns `None` after a finding.
-    fn gate(&mut self, table: Table<'_>, out: &mut Findings<'_>) -> Option<Gate> {
+    fn gate(&mut self, table: Table<'_>) -> Option<Gate> {
         let name = table.text("signal")?;
         let below = table.text("below")?;
-        let signal = self.signal(&name, out);
+        let signal = self.signal(&name);
         let is_latency = upstream_signal(name.value)
             .is_some_and(|(_, measure)| measure == UpstreamMeasure::Latency);
         let (kind, example) = if is_latency {
@@ -190,7 +184,7 @@ impl<'p> SignalReader<'p> {
             let message = format!("\"{below}\" is not a valid `below`");
             let meant = kind.meant(below.value, example);
             let meant = meant.map_or(example.to_owned(), |meant| format!("\"{meant}\""));
-            out.error(codes::EXTRA, below.at, message, kind.expected())
+            error(codes::EXTRA, below.at, message, kind.expected())
                 .help(format!("write for example below = {meant}"));
             return None;
         }
@@ -206,19 +200,18 @@ impl<'p> SignalReader<'p> {
     }
 
     /// Returns the signal of that name; reports a name that no signal can have.
-    fn signal(&mut self, name: &At<&str>, out: &mut Findings<'_>) -> Option<Arc<Signal>> {
+    fn signal(&mut self, name: &Text<'_>) -> Option<Arc<Signal>> {
         if let Some(known) = self.found.iter().find(|known| known.name() == name.value) {
             return Some(Arc::clone(known));
         }
-        if let Some(reason) = self.unknown(name.value, out) {
+        if let Some(reason) = self.unknown(name) {
             let message = format!("no signal is called `{name}`");
-            out.refuse(codes::SIGNAL, name.at.clone(), message, reason);
+            refuse(codes::SIGNAL, name.at, message, reason);
             return None;
         }
         if self.found.len() == MAX_SIGNALS {
             let message = format!("the policy has more than {MAX_SIGNALS} signals");
-            let at = name.at.clone();
-            out.error(codes::TOO_MANY, at, message, "one more than allowed")
+            error(codes::TOO_MANY, name.at, message, "one more than allowed")
                 .help("let several limits share a signal");
             return None;
         }
@@ -228,7 +221,8 @@ impl<'p> SignalReader<'p> {
     }
 
     /// Returns why no signal has the name.
-    fn unknown(&self, name: &str, out: &Findings<'_>) -> Option<Reason> {
+    fn unknown(&self, text: &Text<'_>) -> Option<Reason> {
+        let name = text.value;
         let of_upstream = upstream_signal(name).map(|(route, _)| route);
         let route = of_upstream.unwrap_or_default();
         let measure = name.rsplit('.').next().unwrap_or_default();
@@ -250,7 +244,7 @@ impl<'p> SignalReader<'p> {
                  your own by PUT /v1/signals/upstream, and write signal = \"upstream\"";
             !route.is_empty() && !routes().any(|known| known == route) =>
                 "no route of [listen.proxy] has this name",
-                match out.nearest(route, routes()) {
+                match text.at.findings.nearest(route, routes()) {
                     Some(near) => format!("did you mean signal = \"upstream.{near}.{measure}\"?"),
                     None => format!(
                         "write signal = \"upstream.{measure}\" for `upstream` of [listen.proxy]"

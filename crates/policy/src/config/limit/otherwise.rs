@@ -8,7 +8,7 @@
 use ratekeeper_core::Denials;
 
 use super::draft::{LimitList, by_name};
-use crate::config::{Draft, Findings, Reason, codes, first_reason};
+use crate::config::{Draft, Reason, codes, first_reason};
 use crate::{Role, Rule};
 
 const OTHERWISE: LimitList = LimitList {
@@ -19,11 +19,11 @@ const OTHERWISE: LimitList = LimitList {
 };
 
 /// Reads `otherwise` of every limit.
-pub(crate) fn otherwise(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
+pub(crate) fn otherwise(drafts: &mut [Draft<'_>]) {
     let names = by_name(drafts);
     let mut allowances = Vec::new();
     for asking in 0..drafts.len() {
-        let listed = OTHERWISE.read(&drafts[asking], drafts, &names, out);
+        let listed = OTHERWISE.read(&drafts[asking], drafts, &names);
         let indices = listed.iter().filter_map(|it| u32::try_from(it.value).ok());
         drafts[asking].rule.otherwise = indices.collect();
         allowances.extend(listed.into_iter().map(|it| it.value));

@@ -4,13 +4,11 @@
 //!   [[limit]]  limit = "100/1m"  priority = { last = "20%", match = { path = "/health" } }
 //! ```
 
-use std::ops::Range;
-
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials};
 
 use super::requests::requests;
 use crate::config::{
-    Draft, Findings, PolicyFiles, Reason, Table, codes, first_reason, is_excluded,
+    Draft, Place, PolicyFiles, Reason, Table, codes, error, first_reason, is_excluded,
 };
 use crate::{PathCase, Priority};
 
@@ -29,22 +27,22 @@ const ALGORITHMS: [&str; 9] = [
 ];
 
 /// Reads `priority` of every limit.
-pub(crate) fn priorities(drafts: &mut [Draft<'_>], files: &PolicyFiles, out: &mut Findings<'_>) {
+pub(crate) fn priorities(drafts: &mut [Draft<'_>], files: &PolicyFiles) {
     for draft in drafts {
         let written = draft.table.table("priority");
         let Some(table) = written.filter(|_| !is_excluded(draft.table, "priority")) else {
             continue;
         };
-        let read = priority(table, draft.rule.matcher.path_case, files, out);
+        let read = priority(table, draft.rule.matcher.path_case, files);
         let what = "cannot have a `priority`";
-        if draft.cannot(what, codes::PRIORITY, &table.at(), refused(draft), out) {
+        if draft.cannot(what, codes::PRIORITY, table.at(), refused(draft)) {
             continue;
         }
         let Some(priority) = read else {
             continue;
         };
         let (algorithm, at) = (&draft.rule.limit.algorithm, table.place("last"));
-        if leaves_room(draft, algorithm, &priority, &at, out) {
+        if leaves_room(draft, algorithm, &priority, at) {
             draft.rule.priority = Some(Box::new(priority));
         }
     }
@@ -55,16 +53,15 @@ pub(crate) fn priority(
     table: Table<'_>,
     path_case: PathCase,
     files: &PolicyFiles,
-    out: &mut Findings<'_>,
 ) -> Option<Priority> {
-    let mut matcher = requests(table, files, out).matcher;
+    let mut matcher = requests(table, files).matcher;
     matcher.path_case = path_case;
     // A matcher without fields whose `match` has some is one with errors.
     let is_blank = table.table("match").is_some_and(Table::is_empty);
     if is_blank || (!matcher.fields.is_empty() && matcher.matches_all()) {
         let message = "the `match` of `priority` is that of every request";
         let label = "all requests would have priority";
-        out.error(codes::PRIORITY, table.at(), message, label)
+        error(codes::PRIORITY, table.at(), message, label)
             .help("write for example match = { path = \"/health\" }");
         return None;
     }
@@ -96,8 +93,7 @@ pub(crate) fn leaves_room(
     draft: &Draft<'_>,
     algorithm: &AnyAlgorithm,
     priority: &Priority,
-    at: &Range<usize>,
-    out: &mut Findings<'_>,
+    at: Place<'_>,
 ) -> bool {
     let cost = draft.rule.cost.least();
     let capacity = algorithm.capacity();
@@ -109,8 +105,8 @@ pub(crate) fn leaves_room(
     let message = format!("{draft} leaves nothing for requests without priority");
     let label =
         format!("{headroom} of {capacity} are kept, rounded up, and a request costs {cost}");
-    out.error(codes::PRIORITY, at.clone(), message, label)
-        .related(draft.quantity_at.clone())
+    error(codes::PRIORITY, at, message, label)
+        .related(draft.quantity_at)
         .help("write a smaller part, or a larger limit");
     false
 }

@@ -1,11 +1,10 @@
 //! Refusal: `[response.NAME]`, and the limits that name it.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::requests::name;
-use crate::config::{At, Findings, Table, codes, is_word, shown};
+use crate::config::{Place, Table, Text, codes, error, is_word, shown, warning};
 use crate::{Body, Refusal};
 
 /// Maximum size in bytes of `detail`, and of the text of a body.
@@ -16,88 +15,83 @@ const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
 /// The responses of a file, by name.
 #[derive(Debug, Default)]
-pub(crate) struct Responses {
-    named: BTreeMap<String, NamedResponse>,
+pub(crate) struct Responses<'a> {
+    named: BTreeMap<&'a str, NamedResponse<'a>>,
 }
 
 /// One response.
 #[derive(Clone, Debug)]
-pub(super) struct NamedResponse {
+pub(super) struct NamedResponse<'a> {
     pub(crate) refusal: Arc<Refusal>,
     /// True if it sets a status itself, which precedes the status of `[defaults]`.
     pub(super) has_status: bool,
-    /// Range of the name in the file.
-    at: Range<usize>,
+    /// Where its name stands.
+    at: Place<'a>,
     used: bool,
 }
 
 /// `[response.*]`
-pub(crate) fn responses(root: Table<'_>, out: &mut Findings<'_>) -> Responses {
+pub(crate) fn responses(root: Table<'_>) -> Responses<'_> {
     let mut named = BTreeMap::new();
     for (key, table) in root.named_tables("response") {
-        name(&key, "response", out);
+        name(&key, "response");
         let response = NamedResponse {
-            refusal: Arc::new(refusal(table, out)),
+            refusal: Arc::new(refusal(table)),
             has_status: table.has("status"),
             at: key.at,
             used: false,
         };
-        named.insert(key.value.to_owned(), response);
+        named.insert(key.value, response);
     }
     Responses { named }
 }
 
-impl Responses {
+impl<'a> Responses<'a> {
     /// Returns the response that a limit names.
-    pub(super) fn named_in(
-        &mut self,
-        table: Table<'_>,
-        out: &mut Findings<'_>,
-    ) -> Option<NamedResponse> {
+    pub(super) fn named_in(&mut self, table: Table<'_>) -> Option<NamedResponse<'a>> {
         let text = table.text("response")?;
         if let Some(response) = self.named.get_mut(text.value) {
             response.used = true;
             return Some(response.clone());
         }
-        if !out.is_whole() {
+        let findings = text.at.findings;
+        if !findings.is_whole() {
             return None; // it may stand where the text could not be read
         }
-        let (name, known) = (shown(text.value), self.named.keys().map(String::as_str));
+        let (name, known) = (shown(text.value), self.named.keys().copied());
         let other = || format!("add [response.{name}], with status = 429 for example");
-        let help = out.meant(text.value, known, "response = ", other);
+        let help = findings.meant(text.value, known, "response = ", other);
         let message = format!("no response is called `{name}`");
         let label = "not found in this file";
-        out.error(codes::UNKNOWN_RESPONSE, text.at, message, label)
-            .help(help);
+        error(codes::UNKNOWN_RESPONSE, text.at, message, label).help(help);
         None
     }
 
     /// Lint: responses that no limit names.
-    pub(crate) fn unused(&self, out: &mut Findings<'_>) {
+    pub(crate) fn unused(&self) {
         for (name, response) in self.named.iter().filter(|(_, response)| !response.used) {
             let message = format!("response `{name}` is never used");
             let label = "no limit names it";
-            out.warning(codes::UNUSED_RESPONSE, response.at.clone(), message, label)
-                .help(format!(
-                    "add response = \"{name}\" to a limit or to [defaults], or remove it"
-                ));
+            warning(codes::UNUSED_RESPONSE, response.at, message, label).help(format!(
+                "add response = \"{name}\" to a limit or to [defaults], or remove it"
+            ));
         }
     }
 }
 
-fn refusal(table: Table<'_>, out: &mut Findings<'_>) -> Refusal {
+fn refusal(table: Table<'_>) -> Refusal {
     let detail = table.text("detail");
     if let Some(detail) = &detail {
-        sentence(detail, out);
+        sentence(detail);
     }
     Refusal {
         status: table.number("status").unwrap_or(Refusal::default().status),
-        body: body(table, out),
+        body: body(table),
         detail: table.owned("detail"),
     }
 }
 
-fn body(table: Table<'_>, out: &mut Findings<'_>) -> Body {
+fn body(table: Table<'_>) -> Body {
     if table.text("body").is_some_and(|body| body.value == "none") {
         return Body::Empty;
     }
@@ -107,10 +101,10 @@ fn body(table: Table<'_>, out: &mut Findings<'_>) -> Body {
     let text = table.text("text");
     let kind = table.text("type");
     if let Some(text) = &text {
-        sentence(text, out);
+        sentence(text);
     }
     if let Some(kind) = &kind {
-        content_type(kind, out);
+        content_type(kind);
     }
     Body::Text {
         content: text.map(|text| text.value.to_owned()).unwrap_or_default(),
@@ -119,11 +113,11 @@ fn body(table: Table<'_>, out: &mut Findings<'_>) -> Body {
 }
 
 /// Checks a text that is sent: its length, and its placeholders in braces.
-fn sentence(text: &At<&str>, out: &mut Findings<'_>) {
+fn sentence(text: &Text<'_>) {
     if text.value.len() > MAX_TEXT {
         let message = format!("the text has {} bytes", text.value.len());
         let label = format!("at most {MAX_TEXT} bytes are sent");
-        out.error(codes::RESPONSE_TEXT, text.at.clone(), message, label)
+        error(codes::RESPONSE_TEXT, text.at, message, label)
             .help("write a shorter text, with a link to the rest");
     }
     let braces = text.value.split('{').skip(1);
@@ -131,20 +125,19 @@ fn sentence(text: &At<&str>, out: &mut Findings<'_>) {
         if !is_word(word) || PLACEHOLDERS.contains(&word) {
             continue; // braces of other texts, such as JSON, are left alone
         }
-        let help = match out.nearest(word, PLACEHOLDERS) {
+        let help = match text.at.findings.nearest(word, PLACEHOLDERS) {
             Some(near) => format!("did you mean {{{near}}}?"),
             None => "write {retry_after} or {limit}, or leave it out".into(),
         };
         let message = format!("unknown placeholder {{{}}}", shown(word));
-        let at = out.within(&text.at, &format!("{{{word}}}"));
+        let at = text.at.within(&format!("{{{word}}}"));
         let label = "only {retry_after} and {limit} are filled in";
-        out.error(codes::RESPONSE_TEXT, at, message, label)
-            .help(help);
+        error(codes::RESPONSE_TEXT, at, message, label).help(help);
     }
 }
 
 /// Checks a content type, which must be a valid header value (RFC 9110, 8.3.1).
-fn content_type(text: &At<&str>, out: &mut Findings<'_>) {
+fn content_type(text: &Text<'_>) {
     let visible = text.value.bytes().all(|b| (b' '..=b'~').contains(&b));
     let two_parts = text
         .value
@@ -153,7 +146,7 @@ fn content_type(text: &At<&str>, out: &mut Findings<'_>) {
     if !(visible && two_parts && text.value.len() <= 200 && text.value.trim() == text.value) {
         let message = format!("\"{text}\" is not a content type");
         let label = "expected TYPE/SUBTYPE";
-        out.error(codes::RESPONSE_TEXT, text.at.clone(), message, label)
+        error(codes::RESPONSE_TEXT, text.at, message, label)
             .help("write for example type = \"text/html; charset=utf-8\"");
     }
 }

@@ -8,7 +8,7 @@
 //! ```
 
 use super::draft::{LimitList, by_name};
-use crate::config::{At, Draft, Findings, Reason, codes, first_reason};
+use crate::config::{At, Draft, Reason, codes, first_reason, warning};
 use crate::{KeyShare, MissingKey, RuleMode};
 
 const REPLACES: LimitList = LimitList {
@@ -19,16 +19,16 @@ const REPLACES: LimitList = LimitList {
 };
 
 /// Reads `replaces` of every limit.
-pub(crate) fn replaces(drafts: &mut [Draft<'_>], out: &mut Findings<'_>) {
+pub(crate) fn replaces(drafts: &mut [Draft<'_>]) {
     let names = by_name(drafts);
-    let read = |by| REPLACES.read(by, drafts, &names, out);
+    let read = |by| REPLACES.read(by, drafts, &names);
     let edges: Vec<_> = drafts.iter().map(read).collect();
     for (by, named) in cyclic(&edges) {
-        let replaced = At::new(&*drafts[named.value].rule.limit.name, named.at.clone());
+        let replaced = At::new(&*drafts[named.value].rule.limit.name, named.at);
         let why = "it replaces this limit, by itself or by others";
         let help = "leave one of the names out: where all match, no limit would be asked";
         let reason = Some(Reason::new(why, help));
-        REPLACES.refuse(&drafts[by], &replaced, reason, out);
+        REPLACES.refuse(&drafts[by], &replaced, reason);
     }
     for (by, named) in edges.iter().enumerate() {
         let indices = named.iter().filter_map(|it| u32::try_from(it.value).ok());
@@ -56,7 +56,7 @@ fn refused(by: &Draft<'_>, other: &Draft<'_>) -> Option<Reason> {
 }
 
 /// Returns a name on each cycle, with the limit that has it.
-fn cyclic(named: &[Vec<At<usize>>]) -> Vec<(usize, &At<usize>)> {
+fn cyclic<'a>(named: &[Vec<At<'a, usize>>]) -> Vec<(usize, At<'a, usize>)> {
     #[derive(Clone, Copy, PartialEq)]
     enum Visit {
         Never,
@@ -78,7 +78,7 @@ fn cyclic(named: &[Vec<At<usize>>]) -> Vec<(usize, &At<usize>)> {
                 continue;
             };
             match visits[next.value] {
-                Visit::Open => found.push((*by, next)),
+                Visit::Open => found.push((*by, *next)),
                 Visit::Done => {}
                 Visit::Never => {
                     visits[next.value] = Visit::Open;
@@ -91,7 +91,7 @@ fn cyclic(named: &[Vec<At<usize>>]) -> Vec<(usize, &At<usize>)> {
 }
 
 /// Warns of limits that are never asked, because another applies to all of their requests.
-pub(crate) fn lints(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+pub(crate) fn lints(drafts: &[Draft<'_>]) {
     for by in drafts {
         let rule = &by.rule;
         let skips = rule.missing_key == MissingKey::Skip && !rule.key.is_empty();
@@ -106,11 +106,11 @@ pub(crate) fn lints(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
             let name = &other.rule.limit.name;
             let message = format!("limit `{name}` is never asked");
             let label = format!("`{}` replaces it for all of its requests", rule.limit.name);
-            let at = other.quantity_at.clone();
-            let found = out.warning(codes::ALWAYS_REPLACED, at, message, label);
-            found.related(by.quantity_at.clone()).help(format!(
-                "remove `{name}`, or narrow the `match` of the other"
-            ));
+            warning(codes::ALWAYS_REPLACED, other.quantity_at, message, label)
+                .related(by.quantity_at)
+                .help(format!(
+                    "remove `{name}`, or narrow the `match` of the other"
+                ));
         }
     }
 }

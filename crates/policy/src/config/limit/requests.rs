@@ -2,15 +2,15 @@
 //! behaviour when a part of the key is missing.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 use ipnet::IpNet;
 
 use crate::config::document::meant;
-use crate::config::document::read::texts_up_to;
 use crate::config::fields::{MAX_MATCH_VALUES, MAX_NAME, MAX_NAMES};
 use crate::config::settings::policy_files::ListName;
-use crate::config::{At, Findings, PolicyFiles, Table, codes, header_name, shown};
+use crate::config::{
+    At, Node, Place, PolicyFiles, Table, Text, codes, error, header_name, invalid, shown, warning,
+};
 use crate::{EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, Patterns};
 
 /// Maximum number of values that are compared with each other.
@@ -26,17 +26,13 @@ pub(crate) struct Requests {
 }
 
 /// Reads `match`; without one, all requests match.
-pub(crate) fn requests(table: Table<'_>, files: &PolicyFiles, out: &mut Findings<'_>) -> Requests {
+pub(crate) fn requests(table: Table<'_>, files: &PolicyFiles) -> Requests {
     let matched = table.table("match");
-    matched.map_or_else(Requests::default, |written| matching(written, files, out))
+    matched.map_or_else(Requests::default, |written| matching(written, files))
 }
 
 /// Reads the fields of `match`, or those of them that a table may hold.
-pub(super) fn matching(
-    written: Table<'_>,
-    files: &PolicyFiles,
-    out: &mut Findings<'_>,
-) -> Requests {
+pub(super) fn matching(written: Table<'_>, files: &PolicyFiles) -> Requests {
     let mut all = Requests::default();
     for (name, field) in [
         ("method", Field::Method),
@@ -46,7 +42,7 @@ pub(super) fn matching(
         ("domain", Field::Domain),
     ] {
         if written.lists(name) && written.has(name) {
-            all.add(name, field, &written.texts(name), files, out);
+            all.add(name, field, &written.texts(name), files);
         }
     }
     for (group, field) in [
@@ -62,27 +58,27 @@ pub(super) fn matching(
     ] {
         let names = written.lists(group).then(|| written.names(group));
         for (name, node) in names.flatten().into_iter().flatten().take(MAX_NAMES) {
-            let Some(name) = field_name(group, &name, out) else {
+            let Some(name) = field_name(group, &name) else {
                 continue;
             };
             let path = format!("{group}.{name}");
-            let values = texts_up_to(MAX_MATCH_VALUES, node);
-            all.add(&path, field(name), &values, files, out);
+            let values = node.each().take(MAX_MATCH_VALUES).filter_map(Node::text);
+            let values: Vec<_> = values.collect();
+            all.add(&path, field(name), &values, files);
         }
     }
     // Last, because a look-up is saved where another field does not hold.
     for (name, field) in [("country", Field::Country), ("continent", Field::Continent)] {
         if written.lists(name) && written.has(name) {
-            all.add(name, field, &written.texts(name), files, out);
+            all.add(name, field, &written.texts(name), files);
         }
     }
     if written.lists("asn") && written.has("asn") {
-        let numbers = written.numbers("asn");
-        let texts = numbers
-            .iter()
-            .map(|number| At::new(&*number.value, number.at.clone()));
+        let numbers = written.values("asn").filter_map(Node::text_or_number);
+        let numbers: Vec<_> = numbers.collect();
+        let texts = numbers.iter().map(|it| At::new(&*it.value, it.at));
         let texts: Vec<_> = texts.collect();
-        all.add("asn", Field::Asn, &texts, files, out);
+        all.add("asn", Field::Asn, &texts, files);
     }
     all.same.sort();
     all
@@ -101,25 +97,18 @@ impl Requests {
         }
     }
 
-    fn add(
-        &mut self,
-        name: &str,
-        field: Field,
-        values: &[At<&str>],
-        files: &PolicyFiles,
-        out: &mut Findings<'_>,
-    ) {
+    fn add(&mut self, name: &str, field: Field, values: &[Text<'_>], files: &PolicyFiles) {
         let mut patterns = Vec::with_capacity(values.len());
         let mut has_positive = false;
         for text in values {
             has_positive |= !text.value.starts_with('!');
             if let Some(list) = ListName::of(text.value) {
-                list.read(files, name, &field, text, &mut patterns, out);
+                list.read(files, name, &field, text, &mut patterns);
                 continue;
             }
             let mut error = match Pattern::parse(&field, text.value) {
                 Ok(pattern) => {
-                    foreign(name, &field, text, out);
+                    foreign(name, &field, text);
                     patterns.push(pattern);
                     continue;
                 }
@@ -136,13 +125,14 @@ impl Requests {
             } else {
                 codes::MATCH_VALUE
             };
-            out.invalid(code, text.at.clone(), error, label);
+            invalid(code, text.at, error, label);
         }
         if field == Field::Ip {
-            half_of_all(values, out);
+            half_of_all(values);
         }
-        let first = values.first().map(|first| first.at.clone());
-        no_value_left(&field, &patterns, first.unwrap_or_default(), out);
+        if let Some(first) = values.first() {
+            no_value_left(&field, &patterns, first.at);
+        }
         let same: BTreeSet<_> = values.iter().map(|text| text.value.to_owned()).collect();
         let patterns = Patterns::new(patterns, has_positive);
         self.matcher.fields.push((field, patterns));
@@ -153,7 +143,7 @@ impl Requests {
 
 /// Warns of a field with values of which each is excluded. Values with several spellings, and GET,
 /// which HEAD also is, may match nevertheless.
-fn no_value_left(field: &Field, patterns: &[Pattern], at: Range<usize>, out: &mut Findings<'_>) {
+fn no_value_left(field: &Field, patterns: &[Pattern], at: Place<'_>) {
     let is_plain = matches!(field, Field::Method | Field::Host | Field::Ip);
     let (excluded, wanted): (Vec<_>, Vec<_>) = patterns.iter().partition(|it| it.negated);
     let is_excluded = |it: &&Pattern| {
@@ -164,13 +154,13 @@ fn no_value_left(field: &Field, patterns: &[Pattern], at: Range<usize>, out: &mu
     if is_compared && wanted.iter().all(is_excluded) {
         let message = format!("no request matches `{field}`: each value is excluded");
         let label = "the values with `!` take out all others";
-        out.warning(codes::NEVER_MATCHES, at, message, label)
+        warning(codes::NEVER_MATCHES, at, message, label)
             .help("leave out the value with `!`, or add values that it does not exclude");
     }
 }
 
 /// Warns of all addresses of IPv4, without any of IPv6.
-fn half_of_all(values: &[At<&str>], out: &mut Findings<'_>) {
+fn half_of_all(values: &[Text<'_>]) {
     let networks = values.iter().map_while(|text| text.value.parse().ok());
     let networks: Vec<IpNet> = networks.collect();
     let all: Option<IpNet> = "0.0.0.0/0".parse().ok();
@@ -178,13 +168,13 @@ fn half_of_all(values: &[At<&str>], out: &mut Findings<'_>) {
     if networks.len() == values.len() && IpNet::aggregate(&networks) == all.as_slice() {
         let message = "ip matches each IPv4 address, and no IPv6 address";
         let label = "leaves IPv6 out";
-        out.warning(codes::FOREIGN_PATTERN, first.at.clone(), message, label)
+        warning(codes::FOREIGN_PATTERN, first.at, message, label)
             .help("remove `ip`, or write ip = [\"0.0.0.0/0\", \"::/0\"]");
     }
 }
 
 /// Warns of a value that is valid, and reads as if it were written for another program.
-fn foreign(name: &str, field: &Field, text: &At<&str>, out: &mut Findings<'_>) {
+fn foreign(name: &str, field: &Field, text: &Text<'_>) {
     let value = text.value.strip_prefix('!').unwrap_or(text.value);
     let (label, help) = match field {
         Field::Path => (
@@ -203,28 +193,27 @@ fn foreign(name: &str, field: &Field, text: &At<&str>, out: &mut Findings<'_>) {
     };
     if let Some(help) = help {
         let message = format!("{name} \"{}\" is read as text", shown(value));
-        out.warning(codes::FOREIGN_PATTERN, text.at.clone(), message, label)
-            .help(help);
+        warning(codes::FOREIGN_PATTERN, text.at, message, label).help(help);
     }
 }
 
 /// Returns the X of `header.X`, `attr.X`, ...
-fn field_name(group: &str, text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
+fn field_name(group: &str, text: &Text<'_>) -> Option<String> {
     if group == "header" {
-        return header_name(text, out);
+        return header_name(text);
     }
     if !text.value.is_empty() && text.value.len() <= MAX_FIELD_NAME {
         return Some(text.value.to_owned());
     }
     let message = format!("a name in `{group}` has {} bytes", text.value.len());
     let label = format!("expected 1 to {MAX_FIELD_NAME} bytes");
-    out.error(codes::MATCH_NAME, text.at.clone(), message, label)
+    error(codes::MATCH_NAME, text.at, message, label)
         .help(format!("write a name, as in {group}.NAME = \"value\""));
     None
 }
 
 /// Reads `key`; `None` if it is missing or a part of it is refused.
-pub(super) fn key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<KeyPart>> {
+pub(super) fn key(table: Table<'_>) -> Option<Vec<KeyPart>> {
     let written = table.texts("key");
     if written.is_empty() {
         return None; // reported: not a list, or an empty one
@@ -232,7 +221,7 @@ pub(super) fn key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<KeyPar
     let mut parts = Vec::with_capacity(written.len());
     let mut whole = true;
     for text in &written {
-        match key_part(text, out) {
+        match key_part(text) {
             Some(part) if parts.contains(&part) => {} // the same counter
             Some(part) => parts.push(part),
             None => whole = false,
@@ -240,10 +229,10 @@ pub(super) fn key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<KeyPar
     }
     if parts.len() > 1 && parts.contains(&KeyPart::All) {
         let all = written.iter().find(|text| text.value == "all");
-        let at = all.map_or_else(|| table.place("key"), |all| all.at.clone());
+        let at = all.map_or_else(|| table.place("key"), |all| all.at);
         let message = "`all` cannot be combined with other parts of a key";
         let label = "`all` counts all requests together";
-        out.error(codes::KEY_PART, at, message, label)
+        error(codes::KEY_PART, at, message, label)
             .help("write key = [\"all\"] for one counter, or leave \"all\" out");
         return None;
     }
@@ -251,7 +240,7 @@ pub(super) fn key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<KeyPar
 }
 
 /// Reads a key part; `None` if it is refused.
-pub(crate) fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Option<KeyPart> {
+pub(crate) fn key_part(text: &Text<'_>) -> Option<KeyPart> {
     let mut error = match KeyPart::parse(text.value) {
         Ok(part) => return Some(part),
         Err(error) => error,
@@ -259,12 +248,12 @@ pub(crate) fn key_part(text: &At<&str>, out: &mut Findings<'_>) -> Option<KeyPar
     if let Some(help) = meant::part(text.value) {
         error.help = help;
     }
-    out.invalid(codes::KEY_PART, text.at.clone(), error, "not a key part");
+    invalid(codes::KEY_PART, text.at, error, "not a key part");
     None
 }
 
 /// Reads `missing_key`; `None` if it is not written or cannot be read.
-pub(super) fn missing_key(table: Table<'_>, out: &mut Findings<'_>) -> Option<MissingKey> {
+pub(super) fn missing_key(table: Table<'_>) -> Option<MissingKey> {
     let text = table.text("missing_key")?;
     match text.value {
         "skip" => return Some(MissingKey::Skip),
@@ -273,11 +262,10 @@ pub(super) fn missing_key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Mi
         _ => {}
     }
     if let Some(part) = text.value.strip_prefix("use:") {
-        let at = out.within(&text.at, part);
-        return key_part(&At::new(part, at), out).map(MissingKey::Use);
+        return key_part(&At::new(part, text.at.within(part))).map(MissingKey::Use);
     }
     let word = text.value;
-    let help = match out.nearest(word, ["skip", "deny", "shared"]) {
+    let help = match text.at.findings.nearest(word, ["skip", "deny", "shared"]) {
         Some(near) => format!("did you mean missing_key = \"{near}\"?"),
         None if KeyPart::parse(word).is_ok() => format!("write missing_key = \"use:{word}\""),
         None => {
@@ -288,13 +276,12 @@ pub(super) fn missing_key(table: Table<'_>, out: &mut Findings<'_>) -> Option<Mi
     };
     let message = format!("unknown value \"{}\" for `missing_key`", shown(word));
     let label = "expected \"skip\", \"deny\", \"shared\" or \"use:PART\"";
-    out.error(codes::MISSING_KEY, text.at, message, label)
-        .help(help);
+    error(codes::MISSING_KEY, text.at, message, label).help(help);
     None
 }
 
 /// Returns true if a name follows the rule for names; reports an error if not.
-pub(crate) fn name(text: &At<&str>, kind: &str, out: &mut Findings<'_>) -> bool {
+pub(crate) fn name(text: &Text<'_>, kind: &str) -> bool {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let name = text.value;
     if (1..=MAX_NAME).contains(&name.len()) && name.chars().all(good) {
@@ -308,7 +295,6 @@ pub(crate) fn name(text: &At<&str>, kind: &str, out: &mut Findings<'_>) -> bool 
     };
     let message = format!("\"{}\" cannot be the name of a {kind}", shown(name));
     let label = format!("expected 1 to {MAX_NAME} lower-case letters, digits or hyphens");
-    out.error(codes::NAME, text.at.clone(), message, label)
-        .help(format!("write for example \"{better}\""));
+    error(codes::NAME, text.at, message, label).help(format!("write for example \"{better}\""));
     false
 }

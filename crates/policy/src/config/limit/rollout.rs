@@ -10,32 +10,28 @@
 
 use super::extras::beside;
 use crate::config::variants::{SetText, VariantReader};
-use crate::config::{Draft, Findings, Reason, Table, codes, first_reason, is_excluded};
+use crate::config::{Draft, Reason, Table, codes, error, first_reason, is_excluded};
 use crate::{KeyShare, Role, Rule, RuleMode};
 
 /// Reads `candidate` of every limit.
-pub(crate) fn candidates(
-    drafts: &mut [Draft<'_>],
-    reader: &VariantReader<'_>,
-    out: &mut Findings<'_>,
-) {
+pub(crate) fn candidates(drafts: &mut [Draft<'_>], reader: &VariantReader<'_>) {
     for draft in drafts {
         let written = draft.table.text("candidate");
         let Some(text) = written.filter(|_| !is_excluded(draft.table, "candidate")) else {
             continue;
         };
         let what = "cannot have a candidate";
-        if draft.cannot(what, codes::CANDIDATE, &text.at, refused(draft), out) {
+        if draft.cannot(what, codes::CANDIDATE, text.at, refused(draft)) {
             continue;
         }
         if matches!(text.value, "unlimited" | "blocked") {
             let message = format!("\"{text}\" is not a valid `candidate`");
-            out.error(codes::CANDIDATE, text.at, message, "expected a number")
+            error(codes::CANDIDATE, text.at, message, "expected a number")
                 .help("write for example candidate = \"80/1m\"");
             continue;
         }
-        let set = SetText::of_limit(text.value, "candidate");
-        let Some(quantity) = reader.quantity(draft, set, &text.at, out) else {
+        let set = SetText::of_limit(text.value, "candidate", text.at);
+        let Some(quantity) = reader.quantity(draft, set) else {
             continue;
         };
         let own = &draft.rule;
@@ -70,7 +66,7 @@ pub(super) fn percent(table: Table<'_>) -> Option<KeyShare> {
 }
 
 /// Reports a `percent` of a limit that refuses no request by itself.
-pub(crate) fn percents(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+pub(crate) fn percents(drafts: &[Draft<'_>]) {
     for draft in drafts.iter().filter(|draft| draft.rule.percent.is_some()) {
         let reason = first_reason! {
             draft.is_asked() =>
@@ -85,6 +81,6 @@ pub(crate) fn percents(drafts: &[Draft<'_>], out: &mut Findings<'_>) {
         };
         let what = "is not enforced for a share of keys";
         let at = draft.table.place("percent");
-        draft.cannot(what, codes::PERCENT, &at, reason, out);
+        draft.cannot(what, codes::PERCENT, at, reason);
     }
 }

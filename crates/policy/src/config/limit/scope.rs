@@ -3,7 +3,7 @@
 
 use ratekeeper_core::{Algorithm as _, LimitScope, Outage};
 
-use crate::config::{Draft, Findings, Table, codes};
+use crate::config::{Draft, Table, codes, error, warning};
 use crate::{NodeName, RuleMode, Settings};
 
 /// Maximum number of characters of the name of a process.
@@ -18,7 +18,7 @@ pub(super) fn scope(table: Table<'_>) -> LimitScope {
 }
 
 /// Reads `node` of `[store.redis]`; `Err` if it is reported as wrong.
-pub(crate) fn node(table: Table<'_>, out: &mut Findings<'_>) -> Result<Option<NodeName>, ()> {
+pub(crate) fn node(table: Table<'_>) -> Result<Option<NodeName>, ()> {
     let Some(text) = table.text("node") else {
         return Ok(None);
     };
@@ -31,13 +31,12 @@ pub(crate) fn node(table: Table<'_>, out: &mut Findings<'_>) -> Result<Option<No
     }
     let message = format!("\"{text}\" is not a valid name of a process");
     let label = format!("expected env:NAME, or 1 to {MAX_NODE} letters, digits, or any of . - _");
-    out.error(codes::REDIS, text.at, message, label)
-        .help("write for example node = \"env:HOSTNAME\"");
+    error(codes::REDIS, text.at, message, label).help("write for example node = \"env:HOSTNAME\"");
     Err(())
 }
 
 /// Warns of a limit with no share left for one process while the shared store fails.
-pub(crate) fn no_share(draft: &Draft<'_>, settings: &Settings, out: &mut Findings<'_>) {
+pub(crate) fn no_share(draft: &Draft<'_>, settings: &Settings) {
     let rule = &draft.rule;
     let nodes = settings.redis.as_ref().map_or(1, |redis| redis.nodes.get());
     let cost = rule.cost.least();
@@ -49,7 +48,6 @@ pub(crate) fn no_share(draft: &Draft<'_>, settings: &Settings, out: &mut Finding
     }
     let message = format!("{draft} refuses all requests while Redis fails");
     let label = format!("{capacity} permits / {nodes} nodes: less than a request costs");
-    let at = draft.quantity_at.clone();
-    out.warning(codes::NO_SHARE, at, message, label)
+    warning(codes::NO_SHARE, draft.quantity_at, message, label)
         .help("write on_store_error = \"deny\" if that is meant, or on_store_error = \"allow\"");
 }

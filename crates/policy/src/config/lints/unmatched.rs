@@ -7,16 +7,11 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::config::{At, Draft, Findings, codes, shown};
+use crate::config::{Draft, Text, codes, shown, warning};
 use crate::{Facts, Field, KeyPart, Matcher};
 
 /// Warns of an override for a value that `match` of its limit excludes, or that names its part.
-pub(crate) fn never_matches(
-    draft: &Draft<'_>,
-    part: &KeyPart,
-    value: &At<&str>,
-    out: &mut Findings<'_>,
-) {
+pub(crate) fn never_matches(draft: &Draft<'_>, part: &KeyPart, value: &Text<'_>) {
     let text = value.value;
     let named = text
         .split_once('=')
@@ -24,7 +19,7 @@ pub(crate) fn never_matches(
     if let Some((_, own)) = named {
         let message = format!("`{}` is read as a value of {part}", shown(text));
         let label = "no request has it, unless the name is a part of the value";
-        out.warning(codes::OVERRIDE_HIDDEN, value.at.clone(), message, label)
+        warning(codes::OVERRIDE_HIDDEN, value.at, message, label)
             .help(format!("write the value alone: {}", shown(own)));
     }
     if text.contains('*') {
@@ -61,6 +56,6 @@ pub(crate) fn never_matches(
     }
     let message = "this override never applies";
     let label = format!("`match` of {draft} leaves this {part} out");
-    out.warning(codes::OVERRIDE_HIDDEN, value.at.clone(), message, label)
+    warning(codes::OVERRIDE_HIDDEN, value.at, message, label)
         .help("write a value that the limit is for, or remove the override");
 }

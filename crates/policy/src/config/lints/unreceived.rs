@@ -5,10 +5,9 @@
 //!   [[limit]]  key = ["attr:user"]        no caller sends it to the gateway
 //! ```
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use crate::config::{At, Draft, Findings, Listeners, Table, codes};
+use crate::config::{At, Draft, Listeners, Place, Table, codes, error};
 use crate::{Cost, Exemption, Field, KeyPart, Matcher, PlanSource, Plans, Settings};
 
 /// The listeners that receive requests.
@@ -67,15 +66,14 @@ impl OpenListeners {
 pub(crate) fn unreceived(
     open: OpenListeners,
     drafts: &[Draft<'_>],
-    exemptions: &[At<Arc<Exemption>>],
+    exemptions: &[At<'_, Arc<Exemption>>],
     plans: Option<&Plans>,
     root: Table<'_>,
-    out: &mut Findings<'_>,
 ) {
     if open.http || !(open.proxy || open.grpc) {
         return;
     }
-    let mut report = |what: &str, value: String, at: Range<usize>| {
+    let report = |what: &str, value: String, at: Place<'_>| {
         let message = format!("{what} needs `{value}`, which no listener receives");
         let of_request = "a value of the request, such as \"header:x-user\"";
         let (label, instead, listener) = match &*value {
@@ -88,24 +86,22 @@ pub(crate) fn unreceived(
             _ if value.starts_with('d') => ("only Envoy sends it", of_request, "grpc"),
             _ => ("only callers of the check API send it", of_request, "http"),
         };
-        out.error(codes::UNRECEIVED, at, message, label)
-            .help(format!(
-                "write {instead}; or add the listener of your callers: {listener} = \
+        error(codes::UNRECEIVED, at, message, label).help(format!(
+            "write {instead}; or add the listener of your callers: {listener} = \
                  \"127.0.0.1:8081\" in [listen]"
-            ));
+        ));
     };
     let from = plans.and_then(|plans| match &plans.from {
         PlanSource::Attribute(name) => Some(format!("attr:{name}")),
         PlanSource::Keys { part, .. } => open.lacked_part([part]),
         PlanSource::Header(_) | PlanSource::Claim(_) => None,
     });
-    if let Some(value) = from {
-        let at = root.table("plan").map(|table| table.place("from"));
-        report("[plan]", value, at.unwrap_or_default());
+    if let (Some(value), Some(table)) = (from, root.table("plan")) {
+        report("[plan]", value, table.place("from"));
     }
     for (number, exemption) in (1..).zip(exemptions) {
         if let Some(value) = open.lacked_field(&exemption.value.matcher) {
-            report(&format!("exempt {number}"), value, exemption.at.clone());
+            report(&format!("exempt {number}"), value, exemption.at);
         }
     }
     for draft in drafts.iter().filter(|draft| !draft.is_off()) {
@@ -131,7 +127,7 @@ pub(crate) fn unreceived(
         let first = [
             (open.lacked_part(&rule.key), table.place("key")),
             (open.lacked_field(&rule.matcher), table.place("match")),
-            (cost, draft.cost_at.clone()),
+            (cost, draft.cost_at),
             (open.lacked_part(extra), table.place("distinct")),
             (stand_in.flatten(), table.place("missing_key")),
             (priority, table.place("priority")),

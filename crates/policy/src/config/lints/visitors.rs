@@ -5,11 +5,10 @@
 //!   [client_ip]   trusted_headers = ["x-internal"]           a trusted proxy sets or removes it
 //! ```
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::unreceived::OpenListeners;
-use crate::config::{At, Draft, Findings, Table, codes, header_name};
+use crate::config::{At, Draft, Place, Table, codes, header_name, warning};
 use crate::{
     ClientIp, Exemption, Field, KeyPart, Matcher, MissingKey, Pattern, PlanSource, Plans,
     ProxySettings,
@@ -65,16 +64,11 @@ pub(crate) struct Visitors {
 
 impl Visitors {
     /// Reads `trusted_headers`; `None` if no request of a visitor arrives, because applications ask.
-    pub(crate) fn read(
-        root: Table<'_>,
-        client_ip: &ClientIp,
-        open: OpenListeners,
-        out: &mut Findings<'_>,
-    ) -> Option<Self> {
+    pub(crate) fn read(root: Table<'_>, client_ip: &ClientIp, open: OpenListeners) -> Option<Self> {
         let table = root.table("client_ip");
         let headers = table.map(|table| table.texts("trusted_headers"));
         let headers = headers.into_iter().flatten();
-        let headers = headers.filter_map(|text| header_name(&text, out));
+        let headers = headers.filter_map(|text| header_name(&text));
         let trusted: Vec<String> = headers.collect();
         let is_behind = !client_ip.trusted_proxies.is_empty();
         (is_behind || open.proxy).then_some(Self { trusted })
@@ -85,15 +79,14 @@ impl Visitors {
         &self,
         root: Table<'_>,
         drafts: &[Draft<'_>],
-        exemptions: &[At<Arc<Exemption>>],
+        exemptions: &[At<'_, Arc<Exemption>>],
         plans: Option<&Plans>,
         proxy: Option<&ProxySettings>,
-        out: &mut Findings<'_>,
     ) {
         for (index, exemption) in exemptions.iter().enumerate() {
             if let Some(field) = self.chosen(&exemption.value.matcher) {
                 let what = format!("exempt {}", index + 1);
-                warn(&what, &field.to_string(), exemption.at.clone(), out);
+                warn(&what, &field.to_string(), exemption.at);
             }
         }
         let part = plans.and_then(|plans| match &plans.from {
@@ -104,25 +97,25 @@ impl Visitors {
         if let (Some(part), Some(table)) = (part, root.table("plan"))
             && self.sends_part(&part)
         {
-            warn("[plan]", &part.to_string(), table.place("from"), out);
+            warn("[plan]", &part.to_string(), table.place("from"));
         }
         let mut first = proxy.into_iter().flat_map(ProxySettings::priorities);
         if let Some(field) = first.find_map(|first| self.chosen(&first.matcher))
             && let Some(table) = root.table("listen")
         {
             let what = "the priority of `adaptive_concurrency`";
-            warn(what, &field.to_string(), table.place("proxy"), out);
+            warn(what, &field.to_string(), table.place("proxy"));
         }
         for draft in drafts {
             let priority = draft.rule.priority.as_ref();
             if let Some(field) = priority.and_then(|it| self.chosen(&it.matcher)) {
                 let what = format!("the priority of {draft}");
                 let at = draft.table.place("priority");
-                warn(&what, &field.to_string(), at, out);
+                warn(&what, &field.to_string(), at);
             }
             if let Some(field) = self.left(draft, drafts) {
                 let what = format!("the `match` of {draft}");
-                warn(&what, &field.to_string(), draft.table.place("match"), out);
+                warn(&what, &field.to_string(), draft.table.place("match"));
             }
             let replaced = draft.rule.replaces.iter();
             let mut replaced = replaced.filter_map(|index| drafts.get(*index as usize));
@@ -131,7 +124,7 @@ impl Visitors {
             {
                 let what = format!("`replaces` of {draft}");
                 let at = draft.table.place("replaces");
-                warn(&what, &field.to_string(), at, out);
+                warn(&what, &field.to_string(), at);
             }
             let mut parts = draft.rule.key.iter();
             let new_each_time = parts.find(|part| {
@@ -141,7 +134,7 @@ impl Visitors {
             if let Some(part) = new_each_time {
                 let message = format!("{draft} counts by `{part}`, which may be new each time");
                 let label = "with another value in each request, no request is refused";
-                out.warning(codes::VISITORS, draft.table.place("key"), message, label)
+                warning(codes::VISITORS, draft.table.place("key"), message, label)
                     .help(format!("leave \"{part}\" out of `key`"));
             }
         }
@@ -209,7 +202,7 @@ fn is_secret(pattern: &Pattern) -> bool {
     is_exact(pattern) && pattern.text().len() >= SECRET
 }
 
-fn warn(what: &str, value: &str, at: Range<usize>, out: &mut Findings<'_>) {
+fn warn(what: &str, value: &str, at: Place<'_>) {
     let message = format!("{what} is decided by `{value}`, which any visitor can send");
     let header = value.strip_prefix("header").map(|name| &name[1..]);
     let help = match header {
@@ -220,11 +213,11 @@ fn warn(what: &str, value: &str, at: Range<usize>, out: &mut Findings<'_>) {
         None => "decide by an address, or by a header that a trusted proxy sets".to_owned(),
     };
     let label = "as the visitor likes";
-    out.warning(codes::VISITORS, at, message, label).help(help);
+    warning(codes::VISITORS, at, message, label).help(help);
 }
 
 /// Warns of a limit that counts by the text of addresses.
-pub(crate) fn unreliable(draft: &Draft<'_>, out: &mut Findings<'_>) {
+pub(crate) fn unreliable(draft: &Draft<'_>) {
     let key = draft.rule.key.iter();
     let key = key.map(|part| (part, "key", "key = [\"ip\"]"));
     let stand_in = match &draft.rule.missing_key {
@@ -250,17 +243,16 @@ pub(crate) fn unreliable(draft: &Draft<'_>, out: &mut Findings<'_>) {
             continue;
         };
         let message = format!("{draft} counts by {what}");
-        out.warning(codes::HEADER, draft.table.place(field), message, label)
-            .help(format!(
-                "write {edit}, and where addresses come from: [client_ip] with header = \
+        warning(codes::HEADER, draft.table.place(field), message, label).help(format!(
+            "write {edit}, and where addresses come from: [client_ip] with header = \
                  \"{header}\" and trusted_proxies = [\"10.0.0.0/8\"]"
-            ));
+        ));
     }
 }
 
 /// Warns of a limit by a field of a form for requests that have none. (A GET with a JSON body is
 /// rare, but some search APIs read it.)
-pub(crate) fn formless(draft: &Draft<'_>, out: &mut Findings<'_>) {
+pub(crate) fn formless(draft: &Draft<'_>) {
     let is_read = |pattern: &Pattern| {
         let method = pattern.text().to_ascii_uppercase();
         pattern.negated || ["GET", "HEAD"].contains(&&*method)
@@ -275,8 +267,7 @@ pub(crate) fn formless(draft: &Draft<'_>, out: &mut Findings<'_>) {
     if let Some(part) = part.filter(|_| is_formless) {
         let message = format!("{draft} needs `form:{part}`, which no GET has");
         let label = "a GET carries its values in the query";
-        let at = draft.table.place("key");
-        out.warning(codes::UNRECEIVED, at, message, label)
+        warning(codes::UNRECEIVED, draft.table.place("key"), message, label)
             .related(draft.table.place("match"))
             .help(format!(
                 "write method = \"POST\", or \"query:{part}\" in `key`"

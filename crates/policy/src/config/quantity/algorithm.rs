@@ -1,7 +1,7 @@
 //! Algorithm: the word for how a limit counts, and the fields beside it.
 
 use crate::config::fields::ALGORITHMS;
-use crate::config::{At, Findings, Table, codes, shown};
+use crate::config::{At, Table, Text, codes, error, shown};
 
 /// The fields of `algorithm = { .. }` that belong to one algorithm: field and algorithm.
 const OWNED: [(&str, &str); 4] = [
@@ -12,11 +12,11 @@ const OWNED: [(&str, &str); 4] = [
 ];
 
 /// Reads the word of `algorithm`, which is a word or a table; `None` if it is not written, or wrong.
-pub(super) fn algorithm(table: Table<'_>, out: &mut Findings<'_>) -> Option<At<&'static str>> {
+pub(super) fn algorithm(table: Table<'_>) -> Option<At<'_, &'static str>> {
     let name = match table.table("algorithm") {
         Some(fields) => {
             let name = fields.text("name")?.value;
-            if strays(name, fields, out) {
+            if strays(name, fields) {
                 return None;
             }
             name
@@ -28,10 +28,10 @@ pub(super) fn algorithm(table: Table<'_>, out: &mut Findings<'_>) -> Option<At<&
 }
 
 /// Reports the first field that belongs to another algorithm.
-fn strays(name: &str, fields: Table<'_>, out: &mut Findings<'_>) -> bool {
+fn strays(name: &str, fields: Table<'_>) -> bool {
     let stray = OWNED.iter().find_map(|(field, owner)| {
         let node = fields.get(field).filter(|_| *owner != name)?;
-        Some((field, owner, node.span()))
+        Some((field, owner, node.at))
     });
     let Some((field, owner, at)) = stray else {
         return false;
@@ -39,20 +39,14 @@ fn strays(name: &str, fields: Table<'_>, out: &mut Findings<'_>) -> bool {
     let name = shown(name);
     let message = format!("`{field}` belongs to \"{owner}\", not to \"{name}\"");
     let label = "not a field of this algorithm";
-    out.error(codes::ALGORITHM, at, message, label)
-        .help(format!(
-            "write algorithm = \"{name}\", or name = \"{owner}\""
-        ));
+    error(codes::ALGORITHM, at, message, label).help(format!(
+        "write algorithm = \"{name}\", or name = \"{owner}\""
+    ));
     true
 }
 
 /// Reports `algorithm` beside a quantity that has its own, which `own` may name.
-pub(super) fn no_algorithm(
-    named: Option<At<&str>>,
-    quantity: &str,
-    own: Option<&str>,
-    out: &mut Findings<'_>,
-) {
+pub(super) fn no_algorithm(named: Option<Text<'_>>, quantity: &str, own: Option<&str>) {
     let Some(named) = named.filter(|named| Some(named.value) != own) else {
         return;
     };
@@ -61,6 +55,6 @@ pub(super) fn no_algorithm(
         Some(own) => format!("{quantity} is always a \"{own}\""),
         None => format!("{quantity} has its own algorithm"),
     };
-    out.error(codes::ALGORITHM, named.at, message, label)
+    error(codes::ALGORITHM, named.at, message, label)
         .help("remove `algorithm`, or write the number as limit = \"100/1m\"");
 }

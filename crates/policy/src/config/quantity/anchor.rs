@@ -14,7 +14,7 @@ use toml::de::DeValue;
 use toml::value::Datetime;
 
 use crate::config::limit::active::civil_date;
-use crate::config::{At, Findings, SpannedValue, Table, codes, shown, whole};
+use crate::config::{At, Node, Table, codes, error, shown, whole};
 use crate::model::rules::active::Days;
 use crate::model::rules::calendar::{MonthDay, Word, YearDay};
 
@@ -36,35 +36,34 @@ pub(super) enum FirstDay {
 }
 
 /// Reads `anchor`; reports text that is no day. `None` if it is not written, or wrong.
-pub(super) fn anchor(table: Table<'_>, out: &mut Findings<'_>) -> Option<At<AnchorSpec>> {
+pub(super) fn anchor(table: Table<'_>) -> Option<At<'_, AnchorSpec>> {
     let node = table.get("anchor")?;
-    let spec = match node.get_ref() {
+    let spec = match node.value {
         DeValue::Datetime(written) => date(*written),
         DeValue::String(text) => word(text),
         _ => {
-            let number = u8::try_from(whole(node)?).ok()?;
+            let number = u8::try_from(whole(node.value)?).ok()?;
             Some(AnchorSpec::Day(MonthDay::new(number)?)) // others are reported as out of range
         }
     };
     if let Some(spec) = spec {
-        return Some(At::new(spec, node.span()));
+        return Some(At::new(spec, node.at));
     }
-    let text = match node.get_ref() {
+    let text = match node.value {
         DeValue::String(text) => format!("\"{}\"", shown(text)),
         _ => "a time".to_owned(),
     };
     let message = format!("{text} is not a day on which periods begin");
     let label = "expected a day of the month, a day of the week, a date or \"attr:NAME\"";
-    out.error(codes::ANCHOR, node.span(), message, label)
-        .help(day_like(node).unwrap_or_else(|| {
-            "write for example anchor = 15, anchor = \"sun\" or anchor = 2026-04-06".to_owned()
-        }));
+    error(codes::ANCHOR, node.at, message, label).help(day_like(node).unwrap_or_else(|| {
+        "write for example anchor = 15, anchor = \"sun\" or anchor = 2026-04-06".to_owned()
+    }));
     None
 }
 
 /// Returns help for `sunday`, for the last day of each month, and for a day from another source.
-fn day_like(node: &SpannedValue<'_>) -> Option<String> {
-    let text = node.get_ref().as_str()?.trim().to_ascii_lowercase();
+fn day_like(node: Node<'_>) -> Option<String> {
+    let text = node.value.as_str()?.trim().to_ascii_lowercase();
     if text.starts_with("last") || text == "eom" {
         return Some("write anchor = 31: in a shorter month, its last day".to_owned());
     }
@@ -95,10 +94,10 @@ fn date(written: Datetime) -> Option<AnchorSpec> {
     Some(AnchorSpec::Date(civil_date(date)?))
 }
 
-impl At<AnchorSpec> {
+impl At<'_, AnchorSpec> {
     /// Returns the first days of the periods of `word`; `None` if the word has no such day, which
     /// is reported.
-    pub(super) fn first_day(&self, word: Word, out: &mut Findings<'_>) -> Option<FirstDay> {
+    pub(super) fn first_day(&self, word: Word) -> Option<FirstDay> {
         let first = match (word, &self.value) {
             (Word::Week(_), AnchorSpec::Weekday(day)) => Word::Week(*day),
             (Word::Week(_), AnchorSpec::Date(date)) => Word::Week(date.weekday()),
@@ -109,14 +108,14 @@ impl At<AnchorSpec> {
             }
             (Word::Year(_), AnchorSpec::Date(date)) => Word::Year(YearDay::from(*date)),
             _ => {
-                self.refuse(word, out);
+                self.refuse(word);
                 return None;
             }
         };
         Some(FirstDay::Shared(first))
     }
 
-    fn refuse(&self, word: Word, out: &mut Findings<'_>) {
+    fn refuse(&self, word: Word) {
         let (label, help) = match word {
             Word::Hour | Word::Day => (
                 "begins with the clock",
@@ -133,15 +132,14 @@ impl At<AnchorSpec> {
             Word::Year(_) => ("expected a date", "write for example anchor = 2026-04-06"),
         };
         let message = format!("this `anchor` is not for a calendar {word}");
-        out.error(codes::ANCHOR, self.at.clone(), message, label)
-            .help(help);
+        error(codes::ANCHOR, self.at, message, label).help(help);
     }
 
     /// Reports an anchor of a limit without periods of the calendar.
-    pub(super) fn stray(&self, out: &mut Findings<'_>) {
+    pub(super) fn stray(&self) {
         let message = "`anchor` has no calendar period to begin";
         let label = "only for limits of a week, month or year";
-        out.error(codes::ANCHOR, self.at.clone(), message, label)
+        error(codes::ANCHOR, self.at, message, label)
             .help("write for example limit = \"10000/month\", or leave `anchor` out");
     }
 }

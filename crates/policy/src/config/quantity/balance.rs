@@ -8,23 +8,21 @@
 //! it. While Redis fails, no process counts credits alone: it would give every key its start anew.
 
 use ratekeeper_core::{AnyAlgorithm, Balance, Outage, Permits};
-use toml::Spanned;
 
 use super::algorithm::no_algorithm;
 use super::{Quantity, Surroundings, free};
 use crate::Settings;
-use crate::config::{At, Draft, Findings, Table, codes};
+use crate::config::{Draft, Table, Text, codes, error, warning};
 
 /// Reads `balance = { start, max }`; `None` if the values make no sense, which is reported.
 pub(super) fn balance(
     table: Table<'_>,
-    named: Option<At<&str>>,
+    named: Option<Text<'_>>,
     around: Surroundings<'_>,
-    out: &mut Findings<'_>,
 ) -> Option<Quantity> {
     let fields = table.table("balance")?;
     let at = fields.at();
-    no_algorithm(named, "`balance`", None, out);
+    no_algorithm(named, "`balance`", None);
     if table
         .text("scope")
         .is_some_and(|scope| scope.value == "node")
@@ -32,18 +30,18 @@ pub(super) fn balance(
         let scope = table.place("scope");
         let message = "scope = \"node\" cannot be combined with `balance`";
         let label = "each process would give every key its start anew";
-        out.error(codes::BALANCE, scope, message, label)
-            .related(at.clone())
+        error(codes::BALANCE, scope, message, label)
+            .related(at)
             .help("leave `scope` out");
     }
-    let is_free = free(around.denials, "`balance`", &at, "leave `balance` out", out);
+    let is_free = free(around.denials, "`balance`", at, "leave `balance` out");
     let [first, most] = [fields.number_or("start", 0)?, fields.number("max")?].map(Permits::new);
     let limit = match Balance::new(first, most) {
         Ok(limit) => limit,
-        Err(error) => {
+        Err(reason) => {
             let message = format!("a balance of at most {most} cannot start with {first}");
-            let start = fields.get("start").map_or(at, Spanned::span);
-            out.error(codes::BALANCE, start, message, error.to_string())
+            let start = fields.get("start").map_or(at, |node| node.at);
+            error(codes::BALANCE, start, message, reason.to_string())
                 .related(fields.place("max"))
                 .help(format!("write start = {most} or less, or a larger `max`"));
             return None;
@@ -51,22 +49,17 @@ pub(super) fn balance(
     };
     is_free?;
     let words = format!("balance of {first} at the start, at most {most}");
-    Some(Quantity::new(limit.into(), most, words, at))
+    Some(Quantity::new(limit.into(), most, words))
 }
 
 /// Returns what happens to a balance while Redis fails: refused, unless the limit or the defaults
 /// allow. Reports `on_store_error = "local"` beside it.
-pub(crate) fn outage(
-    table: Table<'_>,
-    own: Option<Outage>,
-    default: Option<Outage>,
-    out: &mut Findings<'_>,
-) -> Outage {
+pub(crate) fn outage(table: Table<'_>, own: Option<Outage>, default: Option<Outage>) -> Outage {
     if own == Some(Outage::Local) {
         let at = table.place("on_store_error");
         let message = "on_store_error = \"local\" cannot be combined with `balance`";
         let label = "each process would give every key its start anew";
-        out.error(codes::BALANCE, at, message, label)
+        error(codes::BALANCE, at, message, label)
             .help("write on_store_error = \"deny\", which is what a balance does, or \"allow\"");
     }
     let chosen = own.or(default);
@@ -76,7 +69,7 @@ pub(crate) fn outage(
 }
 
 /// Warns of balances that a restart of the process forgets.
-pub(crate) fn forgotten(draft: &Draft<'_>, settings: &Settings, out: &mut Findings<'_>) {
+pub(crate) fn forgotten(draft: &Draft<'_>, settings: &Settings) {
     let is_balance = matches!(draft.rule.limit.algorithm, AnyAlgorithm::Balance(_));
     let is_kept = settings.redis.is_some() || settings.state.is_some();
     if !is_balance || is_kept || draft.is_off() {
@@ -84,10 +77,8 @@ pub(crate) fn forgotten(draft: &Draft<'_>, settings: &Settings, out: &mut Findin
     }
     let message = format!("the balances of {draft} are in memory only");
     let label = "a restart gives every key its start anew, and forgets all grants";
-    let at = draft.quantity_at.clone();
-    out.warning(codes::BALANCE_FORGOTTEN, at, message, label)
-        .help(
-            "keep them in Redis: [store.redis] with url = \"redis://127.0.0.1:6379\"; or in a \
+    warning(codes::BALANCE_FORGOTTEN, draft.quantity_at, message, label).help(
+        "keep them in Redis: [store.redis] with url = \"redis://127.0.0.1:6379\"; or in a \
              folder: [store.memory] with state = \"state\"",
-        );
+    );
 }

@@ -12,7 +12,7 @@ use ratekeeper_core::{Concurrency, Nanos, Permits};
 use super::algorithm::no_algorithm;
 use super::numbers::{Written, built};
 use super::{Quantity, Surroundings};
-use crate::config::{At, Findings, Table, codes};
+use crate::config::{At, Table, Text, codes, warning};
 
 /// Lease of a limit without one of its own.
 const DEFAULT_LEASE: Nanos = Nanos::from_secs(60);
@@ -24,29 +24,28 @@ const SHORT_LEASE: Nanos = Nanos::from_millis(100);
 /// is reported.
 pub(super) fn concurrency(
     table: Table<'_>,
-    named: Option<At<&str>>,
+    named: Option<Text<'_>>,
     around: Surroundings<'_>,
-    out: &mut Findings<'_>,
 ) -> Option<Quantity> {
-    let at = table.get("concurrency")?.span();
-    no_algorithm(named, "`concurrency`", None, out);
+    let at = table.get("concurrency")?.at;
+    no_algorithm(named, "`concurrency`", None);
     let (max, place, lease) = match table.table("concurrency") {
         Some(fields) => {
             let lease = fields.span("lease").unwrap_or(DEFAULT_LEASE);
             if lease < SHORT_LEASE {
                 let message = format!("a lease of {lease} ends while its holder works");
                 let label = "the permit then serves another request";
-                out.warning(codes::PARAMETERS, fields.place("lease"), message, label)
+                warning(codes::PARAMETERS, fields.place("lease"), message, label)
                     .help("write the longest time of a request, as in lease = \"60s\"");
             }
             (fields.number("max")?, fields.place("max"), lease)
         }
-        None => (table.number("concurrency")?, at.clone(), DEFAULT_LEASE),
+        None => (table.number("concurrency")?, at, DEFAULT_LEASE),
     };
     let permits = Permits::new(max);
     let words = format!("{permits} at once");
     let text = At::new(&*words, place);
-    let limit = built(Concurrency::new(permits, lease), &text, Written::Lease, out)?;
+    let limit = built(Concurrency::new(permits, lease), &text, Written::Lease)?;
     let algorithm = limit.with_denials(around.denials).into();
-    Some(Quantity::new(algorithm, permits, words, at))
+    Some(Quantity::new(algorithm, permits, words))
 }

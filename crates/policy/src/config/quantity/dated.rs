@@ -2,7 +2,6 @@
 //!
 //! Such limits are fixed windows in the policy's time zone; a duration (`20/24h`) rolls.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use jiff::civil::Weekday;
@@ -12,7 +11,7 @@ use super::anchor::{AnchorSpec, FirstDay};
 use super::numbers::{Written, built};
 use super::{Quantity, QuantityByDay, QuantityKind, Surroundings};
 use crate::config::document::scalar::rolling;
-use crate::config::{At, Findings, ZoneSpec, codes, rate};
+use crate::config::{At, Place, Text, ZoneSpec, codes, error, rate};
 use crate::model::rules::calendar::{MonthDay, Word, YearDay, calendar, months};
 
 /// `20/day`
@@ -49,35 +48,29 @@ impl<'a> Dated<'a> {
     /// Returns its windows; `None` if it is reported as wrong.
     pub(crate) fn quantity(
         &self,
-        text: &At<&str>,
-        named: Option<At<&str>>,
-        anchor: Option<&At<AnchorSpec>>,
+        text: &Text<'_>,
+        named: Option<Text<'_>>,
+        anchor: Option<&At<'_, AnchorSpec>>,
         around: Surroundings<'_>,
-        out: &mut Findings<'_>,
     ) -> Option<Quantity> {
-        let permits = built(rate(&self.rolling()), text, Written::Limit, out)?.permits();
+        let permits = built(rate(&self.rolling()), text, Written::Limit)?.permits();
         if let Some(named) = named.filter(|named| named.value != "fixed-window") {
-            self.no_algorithm(permits, named.at, out);
+            self.no_algorithm(permits, named.at);
         }
         let zone = match around.zone {
             ZoneSpec::Set(zone) => zone.clone(),
             ZoneSpec::Refused => return None,
             ZoneSpec::Unset => {
-                self.no_zone(permits, text, out);
+                self.no_zone(permits, text);
                 return None;
             }
         };
         let first_day = match anchor {
-            Some(anchor) => anchor.first_day(self.word, out)?,
+            Some(anchor) => anchor.first_day(self.word)?,
             None => FirstDay::Shared(self.word),
         };
-        let mut window = |calendar: Arc<dyn Calendar>| {
-            let window = built(
-                Window::calendar(permits, calendar),
-                text,
-                Written::Limit,
-                out,
-            )?;
+        let window = |calendar: Arc<dyn Calendar>| {
+            let window = built(Window::calendar(permits, calendar), text, Written::Limit)?;
             Some(AnyAlgorithm::from(window.with_denials(around.denials)))
         };
         let (algorithm, word, by_day) = match first_day {
@@ -100,29 +93,27 @@ impl<'a> Dated<'a> {
             },
             kind: QuantityKind::Calendar(word),
             by_day,
-            ..Quantity::new(algorithm, permits, words, text.at.clone())
+            ..Quantity::new(algorithm, permits, words)
         })
     }
 
-    fn no_algorithm(&self, permits: Permits, at: Range<usize>, out: &mut Findings<'_>) {
+    fn no_algorithm(&self, permits: Permits, at: Place<'_>) {
         let (name, rolling) = (self.word, self.duration());
         let message = format!("this algorithm cannot follow the calendar (\"{name}\")");
         let label = "calendar periods are counted by \"fixed-window\"";
-        out.error(codes::ALGORITHM, at, message, label)
-            .help(format!(
-                "remove `algorithm`, or write limit = \"{permits}/{rolling}\" for a rolling {name}"
-            ));
+        error(codes::ALGORITHM, at, message, label).help(format!(
+            "remove `algorithm`, or write limit = \"{permits}/{rolling}\" for a rolling {name}"
+        ));
     }
 
-    fn no_zone(&self, permits: Permits, text: &At<&str>, out: &mut Findings<'_>) {
+    fn no_zone(&self, permits: Permits, text: &Text<'_>) {
         let (name, rolling) = (self.word, self.duration());
         let label = format!("\"{name}\" is a calendar {name}, but no time zone is set");
         let message = "calendar limit without a time zone";
-        out.error(codes::NO_ZONE, text.at.clone(), message, label)
-            .help(format!(
-                "add `timezone = \"UTC\"` at the top, or write \"{permits}/{rolling}\" for a \
+        error(codes::NO_ZONE, text.at, message, label).help(format!(
+            "add `timezone = \"UTC\"` at the top, or write \"{permits}/{rolling}\" for a \
                  rolling {name}"
-            ));
+        ));
     }
 }
 

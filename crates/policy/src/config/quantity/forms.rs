@@ -14,8 +14,6 @@
 //!   queue = { .. }         beside GCRA: excess requests wait their turn
 //! ```
 
-use std::ops::Range;
-
 use ratekeeper_core::algorithms::log::MAX_PERMITS;
 use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Edge, Error, Exponential, Gcra, Hybrid, Interval, Log, Nanos,
@@ -32,7 +30,7 @@ use super::post_paid::{smooth_bursty, warm_up};
 use super::queue::{QueueSpec, queue};
 use super::{Quantity, QuantityKind, Refill, Surroundings, free};
 use crate::config::limit::ban::with_ban;
-use crate::config::{At, Findings, Table, codes, rate};
+use crate::config::{At, Place, Table, Text, codes, error, rate};
 
 /// Sub-buckets of `algorithm = "sub-buckets"`.
 const DEFAULT_SUB_BUCKETS: u32 = 6;
@@ -41,59 +39,53 @@ const BYTES: u64 = 8;
 
 /// Returns the quantity of one `[[limit]]`, with its ban; `None` if it is reported as missing or
 /// wrong.
-pub(crate) fn quantity(
-    table: Table<'_>,
-    around: Surroundings<'_>,
-    out: &mut Findings<'_>,
-) -> Option<Quantity> {
+pub(crate) fn quantity(table: Table<'_>, around: Surroundings<'_>) -> Option<Quantity> {
     let queue = queue(table);
-    let mut reader = QuantityReader {
+    let reader = QuantityReader {
         table,
         queue,
         around,
-        out,
     };
     let quantity = reader.read()?;
-    with_ban(table, quantity, out)
+    with_ban(table, quantity)
 }
 
 /// A limit whose quantity is read, with what all forms of a quantity look at.
-struct QuantityReader<'a, 'o, 't> {
+struct QuantityReader<'a> {
     table: Table<'a>,
     queue: Option<QueueSpec<'a>>,
     around: Surroundings<'a>,
-    out: &'o mut Findings<'t>,
 }
 
-impl QuantityReader<'_, '_, '_> {
-    fn read(&mut self) -> Option<Quantity> {
+impl QuantityReader<'_> {
+    fn read(&self) -> Option<Quantity> {
         let (table, around) = (self.table, self.around);
-        let named = algorithm(table, self.out);
-        let anchor = anchor(table, self.out);
+        let named = algorithm(table);
+        let anchor = anchor(table);
         let text = table.text("limit");
         if let Some(text) = text.as_ref().filter(|_| !table.has("warmup"))
             && let Some(dated) = Dated::read(text.value)
         {
             if let Some(queue) = &self.queue {
                 let help = format!("write limit = \"{}\"", dated.rolling());
-                queue.stray("a calendar limit", help, self.out);
+                queue.stray("a calendar limit", help);
             }
-            return dated.quantity(text, named, anchor.as_ref(), around, self.out);
+            return dated.quantity(text, named, anchor.as_ref(), around);
         }
         if let Some(anchor) = &anchor {
-            anchor.stray(self.out);
+            anchor.stray();
         }
         if let Some(text) = text {
             if table.has("warmup") {
-                return warm_up(table.table("warmup")?, &text, around, self.out);
+                return warm_up(table.table("warmup")?, &text, around);
             }
             return anchor.is_none().then(|| self.limit(&text, named))?;
         }
         if table.has("balance") {
-            return balance(table, named, around, self.out);
+            return balance(table, named, around);
         }
         if table.has("concurrency") {
-            return concurrency(table, named, around, self.out);
+            return concurrency(table, named, around);
         }
         if let Some(written) = table.table("bucket") {
             let step = step(written);
@@ -101,30 +93,30 @@ impl QuantityReader<'_, '_, '_> {
                 Some(_) => ("a bucket with `step`", None),
                 None => ("`bucket`", Some("token-bucket")),
             };
-            no_algorithm(named, what, own, self.out);
+            no_algorithm(named, what, own);
             return self.bucket(written, step);
         }
         let text = table.text("spacing")?;
-        no_algorithm(named, "`spacing`", Some("leaky-bucket"), self.out);
+        no_algorithm(named, "`spacing`", Some("leaky-bucket"));
         self.spacing(&text)
     }
 
     /// `limit = "N/duration"`
-    fn limit(&mut self, text: &At<&str>, named: Option<At<&'static str>>) -> Option<Quantity> {
-        let quota = built(rate(text.value), text, Written::Limit, self.out)?;
+    fn limit(&self, text: &Text<'_>, named: Option<At<'_, &'static str>>) -> Option<Quantity> {
+        let quota = built(rate(text.value), text, Written::Limit)?;
         let phase = self.around.origin.phase(quota.per());
         let denials = self.around.denials;
         let windows = |window: Result<Window, Error>| {
             window.map(|window| window.with_denials(denials).into())
         };
-        let At { value: word, at } = named.unwrap_or(At::new("token-bucket", 0..0));
+        let At { value: word, at } = named.unwrap_or(At::new("token-bucket", self.table.at()));
         let fields = self.table.table("algorithm");
-        let place = |field| fields.map_or(0..0, |fields| fields.place(field));
+        let place = |field| fields.map_or(self.table.at(), |fields| fields.place(field));
         let span = |field| fields.and_then(|fields| fields.span(field));
         let is_paced = matches!(word, "token-bucket" | "leaky-bucket");
         if let Some(queue) = self.queue.as_ref().filter(|_| !is_paced) {
             let help = "write algorithm = \"leaky-bucket\", or leave `queue` out".to_owned();
-            queue.stray(&format!("algorithm = \"{word}\""), help, self.out);
+            queue.stray(&format!("algorithm = \"{word}\""), help);
             return None;
         }
         let written = Written::Limit;
@@ -138,7 +130,7 @@ impl QuantityReader<'_, '_, '_> {
         };
         let algorithm = match word {
             "leaky-bucket" => {
-                let one = built(quota.with_burst(Permits::ONE), text, written, self.out)?;
+                let one = built(quota.with_burst(Permits::ONE), text, written)?;
                 let paced = self.paced(one, words, text, written)?;
                 let keeps_to = Some(quota);
                 return Some(Quantity { keeps_to, ..paced });
@@ -149,7 +141,7 @@ impl QuantityReader<'_, '_, '_> {
                 if gap > Nanos::ZERO {
                     words = format!("{words}, {gap} apart");
                 }
-                log(self.table, quota, gap, place("min_gap"), text, self.out)?
+                log(self.table, quota, gap, place("min_gap"), text)?
                     .map(|log| log.with_denials(denials).into())
             }
             "sub-buckets" => sub_buckets(fields, quota, self.around)
@@ -157,7 +149,7 @@ impl QuantityReader<'_, '_, '_> {
             "quota-reset" => QuotaReset::new(quota).map(|reset| reset.with_denials(denials).into()),
             "hybrid" => {
                 let instead = "algorithm = \"token-bucket\"";
-                free(denials, "\"hybrid\"", &at, instead, self.out)?;
+                free(denials, "\"hybrid\"", at, instead)?;
                 Hybrid::quota_linear(quota).map(Into::into)
             }
             "exponential" => {
@@ -165,38 +157,38 @@ impl QuantityReader<'_, '_, '_> {
             }
             "smooth-bursty" => {
                 let save_up = span("save_up").map(|saves| At::new(saves, place("save_up")));
-                return smooth_bursty(text, save_up, &at, self.around, self.out);
+                return smooth_bursty(text, save_up, at, self.around);
             }
             _ => return self.paced(quota, words, text, written), // a token bucket
         };
-        let algorithm: AnyAlgorithm = built(algorithm, text, written, self.out)?;
+        let algorithm: AnyAlgorithm = built(algorithm, text, written)?;
         Some(Quantity {
             window: Some(quota.per()),
             keeps_to: Some(quota),
             kind,
-            ..Quantity::new(algorithm, quota.permits(), words, text.at.clone())
+            ..Quantity::new(algorithm, quota.permits(), words)
         })
     }
 
     /// `bucket = { size, refill }`, with `step` or without.
-    fn bucket(&mut self, bucket: Table<'_>, step: Option<&str>) -> Option<Quantity> {
+    fn bucket(&self, bucket: Table<'_>, step: Option<&str>) -> Option<Quantity> {
         let size = bucket.number("size");
         let (text, written) = (&bucket.text("refill")?, Written::Refill);
-        let quota = built(rate(text.value), text, written, self.out)?;
+        let quota = built(rate(text.value), text, written)?;
         let size = Permits::new(size?);
         let words = format!("bucket of {size}, {}", text.value);
         let Some(step) = step else {
-            let quota = built(quota.with_burst(size), text, written, self.out)?;
+            let quota = built(quota.with_burst(size), text, written)?;
             return self.paced(quota, words, text, written);
         };
         if let Some(queue) = &self.queue {
             let help = "leave `step` out: the bucket then refills evenly".to_owned();
-            queue.stray("a bucket with `step`", help, self.out);
+            queue.stray("a bucket with `step`", help);
             return None;
         }
         let (what, instead) = ("a bucket with `step`", "leave `step` out");
         let at = bucket.place("step");
-        free(self.around.denials, what, &at, instead, self.out)?;
+        free(self.around.denials, what, at, instead)?;
         let (permits, per) = (quota.permits(), quota.per());
         let phase = self.around.origin.phase(per);
         let (interval, moments) = match step {
@@ -206,39 +198,39 @@ impl QuantityReader<'_, '_, '_> {
             ),
             _ => (Interval::from_first(size, permits, per), "in steps"),
         };
-        let interval = built(interval, text, written, self.out)?;
+        let interval = built(interval, text, written)?;
         let rounds = size.get().div_ceil(permits.get());
         let window = Nanos::from_nanos(per.as_nanos().saturating_mul(rounds));
         let words = format!("{words} {moments}");
         Some(Quantity {
             window: Some(window),
             keeps_to: Quota::new(size, window).ok(),
-            ..Quantity::new(interval.into(), size, words, text.at.clone())
+            ..Quantity::new(interval.into(), size, words)
         })
     }
 
     /// `spacing = "200ms"`
-    fn spacing(&mut self, text: &At<&str>) -> Option<Quantity> {
+    fn spacing(&self, text: &Text<'_>) -> Option<Quantity> {
         let gap: Nanos = text.value.parse().ok()?;
         let written = Written::Spacing;
-        let quota = built(Quota::new(Permits::ONE, gap), text, written, self.out)?;
+        let quota = built(Quota::new(Permits::ONE, gap), text, written)?;
         let words = format!("1 every {}", text.value);
         self.paced(quota, words, text, written)
     }
 
     /// Returns GCRA, with its queue if there is one.
     fn paced(
-        &mut self,
+        &self,
         quota: Quota,
         words: String,
-        text: &At<&str>,
+        text: &Text<'_>,
         written: Written,
     ) -> Option<Quantity> {
-        let gcra = built(Gcra::token_bucket(quota), text, written, self.out)?;
+        let gcra = built(Gcra::token_bucket(quota), text, written)?;
         let (gcra, words) = match &self.queue {
             None => (gcra, words),
             Some(queue) => {
-                let (gcra, places) = queue.behind(gcra, quota, self.out)?;
+                let (gcra, places) = queue.behind(gcra, quota)?;
                 (gcra, format!("{words}, queue of {places}"))
             }
         };
@@ -253,7 +245,7 @@ impl QuantityReader<'_, '_, '_> {
                 per: quota.per(),
                 queue: self.queue.is_some(),
             }),
-            ..Quantity::new(algorithm, holds, words, text.at.clone())
+            ..Quantity::new(algorithm, holds, words)
         })
     }
 }
@@ -280,9 +272,8 @@ fn log(
     table: Table<'_>,
     quota: Quota,
     gap: Nanos,
-    gap_at: Range<usize>,
-    text: &At<&str>,
-    out: &mut Findings<'_>,
+    gap_at: Place<'_>,
+    text: &Text<'_>,
 ) -> Option<Result<Log, Error>> {
     let (permits, per) = (quota.permits().get(), quota.per());
     if permits > u64::from(MAX_PERMITS) {
@@ -290,11 +281,10 @@ fn log(
         let message = format!("a log of {permits} requests is too long");
         let label =
             format!("{permits} x {BYTES} bytes = {bytes} for each key; the maximum is {most}");
-        out.error(codes::NOT_COUNTABLE, text.at.clone(), message, label)
-            .help(
-                "write algorithm = { name = \"sub-buckets\", count = 60, edge = \"full\" }, which \
+        error(codes::NOT_COUNTABLE, text.at, message, label).help(
+            "write algorithm = { name = \"sub-buckets\", count = 60, edge = \"full\" }, which \
                     gives the same guarantee in 520 bytes",
-            );
+        );
         return None;
     }
     let apart = u128::from(gap.as_nanos()) * u128::from(permits);
@@ -313,8 +303,8 @@ fn log(
                 "write min_gap = \"{fits}\" or less, or spacing = \"{gap}\" instead of the limit"
             ),
         };
-        out.error(codes::PARAMETERS, gap_at, message, label)
-            .related(text.at.clone())
+        error(codes::PARAMETERS, gap_at, message, label)
+            .related(text.at)
             .help(help);
         return None;
     }

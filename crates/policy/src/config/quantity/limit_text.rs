@@ -20,7 +20,7 @@ use super::forms::quantity;
 use crate::config::fields::{LIMIT, QUANTITY};
 use crate::config::render::{Colour, render};
 use crate::config::settings;
-use crate::config::{Context, Diagnostic, Findings, Table, codes, syntax};
+use crate::config::{Context, Diagnostic, Findings, Table, codes, error, syntax};
 
 /// File name in messages that point at the text.
 const FILE: &str = "limit";
@@ -47,13 +47,13 @@ const FILE: &str = "limit";
 /// All errors in the text.
 pub fn parse_limit(text: &str, context: Context) -> Result<AnyAlgorithm, LimitTextError> {
     let text = spelled_out(text);
-    let mut out = Findings::new(&text);
-    let read = syntax::document(&text, &mut out).and_then(|document| {
+    let out = Findings::new(&text);
+    let read = syntax::document(&text, &out).and_then(|document| {
         let root = document.get_ref();
         let one_line = root
             .get(ONE_LINE)
             .and_then(|node| node.get_ref().as_table());
-        algorithm(one_line.unwrap_or(root), context, &mut out)
+        algorithm(one_line.unwrap_or(root), context, &out)
     });
     match read {
         Some(algorithm) if !out.has_errors() => Ok(algorithm),
@@ -79,14 +79,10 @@ fn spelled_out(text: &str) -> String {
     format!("limit = \"{}\"", text.trim_matches('"'))
 }
 
-fn algorithm(
-    written: &DeTable<'_>,
-    context: Context,
-    out: &mut Findings<'_>,
-) -> Option<AnyAlgorithm> {
+fn algorithm(written: &DeTable<'_>, context: Context, out: &Findings<'_>) -> Option<AnyAlgorithm> {
     out.fields(written, 0..0, &QUANTITY, "the limiter");
-    let zone = settings::zone(Table::root(written, &QUANTITY), out);
-    let table = Table::root(written, &LIMIT); // whose reader asks for more fields
+    let zone = settings::zone(Table::root(written, &QUANTITY, out));
+    let table = Table::root(written, &LIMIT, out); // whose reader asks for more fields
     let denials = match table.flag("count_denied") {
         Some(true) => Denials::Counted,
         _ => Denials::Free,
@@ -96,11 +92,11 @@ fn algorithm(
         origin: context.origin,
         denials,
     };
-    let quantity = quantity(table, around, out)?;
+    let quantity = quantity(table, around)?;
     if quantity.by_day.is_some() {
         let at = table.place("anchor");
         let label = "a limit by itself has no requests with attributes";
-        out.error(codes::ANCHOR, at, "this `anchor` names an attribute", label)
+        error(codes::ANCHOR, at, "this `anchor` names an attribute", label)
             .help("write a day, such as anchor = 15, or a policy with this limit");
         return None;
     }

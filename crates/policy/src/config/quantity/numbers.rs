@@ -6,7 +6,7 @@ use ratekeeper_core::{Error, Nanos};
 use crate::config::document::meant;
 use crate::config::document::other_words::UNLIMITED;
 use crate::config::document::scalar::{SHORTEST, Scalar, rolling};
-use crate::config::{At, Findings, codes, shown};
+use crate::config::{Text, codes, error, shown};
 
 const SPACING: Scalar = Scalar::Span {
     least: SHORTEST,
@@ -111,9 +111,9 @@ pub(crate) fn is_unlimited(text: &str) -> bool {
 }
 
 /// Reports the reason why core refuses a number.
-pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut Findings<'_>) {
+fn refuse(refused: Error, text: &Text<'_>, written: Written) {
     let value = shown(text.value);
-    if matches!(error, Error::Quota | Error::Span) {
+    if matches!(refused, Error::Quota | Error::Span) {
         let (code, kind) = match written {
             Written::Limit => (codes::QUOTA, "a valid limit"),
             Written::Refill => (codes::QUOTA, "a valid refill"),
@@ -124,11 +124,11 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
             .map(|meant| format!("write {meant}"))
             .or_else(|| other_than_a_quota(text.value).filter(|_| written == Written::Limit));
         let message = format!("\"{value}\" is not {kind}");
-        out.error(code, text.at.clone(), message, written.label())
+        error(code, text.at, message, written.label())
             .help(meant.unwrap_or_else(|| written.grammar()));
         return;
     }
-    let help = match error {
+    let help = match refused {
         Error::NoPermits => {
             "write at least 1, or let the proxy refuse all such requests; an [[override]] refuses those of \
              a key: set = \"blocked\""
@@ -144,28 +144,19 @@ pub(super) fn refuse(error: Error, text: &At<&str>, written: Written, out: &mut 
         _ => &written.grammar(),
     };
     let message = format!("\"{value}\" cannot be used");
-    let at = text.at.clone();
-    out.error(codes::NOT_COUNTABLE, at, message, error.to_string())
-        .help(help);
+    error(codes::NOT_COUNTABLE, text.at, message, refused.to_string()).help(help);
 }
 
 /// Reads a duration above zero; `None` if it is not one, which is reported.
-pub(crate) fn duration(text: &At<&str>, written: Written, out: &mut Findings<'_>) -> Option<Nanos> {
+pub(crate) fn duration(text: &Text<'_>, written: Written) -> Option<Nanos> {
     let duration = text.value.parse().and_then(|duration| match duration {
         Nanos::ZERO => Err(Error::NoSpan),
         duration => Ok(duration),
     });
-    built(duration, text, written, out)
+    built(duration, text, written)
 }
 
 /// Returns the value that core built, or reports a finding at the value that it refused.
-pub(crate) fn built<T>(
-    result: Result<T, Error>,
-    text: &At<&str>,
-    written: Written,
-    out: &mut Findings<'_>,
-) -> Option<T> {
-    result
-        .map_err(|error| refuse(error, text, written, out))
-        .ok()
+pub(crate) fn built<T>(result: Result<T, Error>, text: &Text<'_>, written: Written) -> Option<T> {
+    result.map_err(|reason| refuse(reason, text, written)).ok()
 }

@@ -10,14 +10,12 @@
 //! A request may cost as much as the number in `limit`, so that there is a bound: the wait of the
 //! next request pays its cost.
 
-use std::ops::Range;
-
 use ratekeeper_core::{AnyAlgorithm, Error, Nanos, Permits, Quota, WarmUp};
 
 use super::dated::Dated;
 use super::numbers::{Written, built};
 use super::{Quantity, Surroundings, free};
-use crate::config::{At, Findings, Table, codes, rate};
+use crate::config::{At, Place, Table, Text, codes, error, rate};
 
 /// Maximum rate: prices are cut to whole microseconds, by up to three a request, which at this
 /// many permits a second is three quarters of the price of a permit.
@@ -30,29 +28,27 @@ const COLD_FACTOR: u32 = 3;
 /// dearer because of it, as in Guava.
 pub(super) fn warm_up(
     table: Table<'_>,
-    text: &At<&str>,
+    text: &Text<'_>,
     around: Surroundings<'_>,
-    out: &mut Findings<'_>,
 ) -> Option<Quantity> {
     let period = table.span("period")?;
     let factor = table.number_or("cold_factor", COLD_FACTOR)?;
     if let Some(dated) = Dated::read(text.value) {
         let label = "only a `limit` with a duration warms up";
         let message = "`warmup` cannot be combined with a calendar limit";
-        out.error(codes::ALGORITHM, table.at(), message, label)
+        error(codes::ALGORITHM, table.at(), message, label)
             .help(format!("write limit = \"{}\"", dated.rolling()));
         return None;
     }
-    let quota = quota(text, "`warmup`", &table.at(), around, out)?;
+    let quota = quota(text, "`warmup`", table.at(), around)?;
     if factor == 1 {
         let warm = quota.time_for(Permits::ONE);
         let message = "a `cold_factor` of 1 leaves nothing to warm up";
         let label = format!("each permit takes {warm}, and none is saved for a burst");
         let at = table.place("cold_factor");
-        out.error(codes::PARAMETERS, at, message, label)
-            .help(format!(
-                "write cold_factor = 3, or spacing = \"{warm}\" for this even pace"
-            ));
+        error(codes::PARAMETERS, at, message, label).help(format!(
+            "write cold_factor = 3, or spacing = \"{warm}\" for this even pace"
+        ));
         return None;
     }
     let rate = quota.permits_per_second();
@@ -61,26 +57,25 @@ pub(super) fn warm_up(
         "{} when warm, {factor} x slower when cold, warm in {period}",
         text.value
     );
-    post_paid(limiter, quota, words, text, out)
+    post_paid(limiter, quota, words, text)
 }
 
 /// Reads `algorithm = "smooth-bursty"`, which saves up permits for `save_up`, else for the period
 /// of the limit.
 pub(super) fn smooth_bursty(
-    text: &At<&str>,
-    save_up: Option<At<Nanos>>,
-    at: &Range<usize>,
+    text: &Text<'_>,
+    save_up: Option<At<'_, Nanos>>,
+    at: Place<'_>,
     around: Surroundings<'_>,
-    out: &mut Findings<'_>,
 ) -> Option<Quantity> {
-    let quota = quota(text, "\"smooth-bursty\"", at, around, out)?;
+    let quota = quota(text, "\"smooth-bursty\"", at, around)?;
     let saves = save_up.as_ref().map_or(quota.per(), |it| it.value);
     let interval = quota.time_for(Permits::ONE);
     if let Some(save_up) = save_up.filter(|_| saves < interval) {
         let message = format!("no permit is saved up in {saves}");
         let label = format!("a permit comes every {interval}: {saves} / {interval} = 0 permits");
-        out.error(codes::PARAMETERS, save_up.at, message, label)
-            .related(text.at.clone())
+        error(codes::PARAMETERS, save_up.at, message, label)
+            .related(text.at)
             .help(format!(
                 "write save_up = \"{interval}\" or more, or algorithm = \"token-bucket\""
             ));
@@ -88,21 +83,15 @@ pub(super) fn smooth_bursty(
     }
     let limiter = WarmUp::bursty(quota.permits_per_second(), saves.as_secs_f64());
     let words = format!("{}, {saves} saved up", text.value);
-    post_paid(limiter, quota, words, text, out)
+    post_paid(limiter, quota, words, text)
 }
 
 /// Returns the quota of a post-paid limit; `None` if its prices would be lost in rounding, or if
 /// it is to count denials.
-fn quota(
-    text: &At<&str>,
-    what: &str,
-    at: &Range<usize>,
-    around: Surroundings<'_>,
-    out: &mut Findings<'_>,
-) -> Option<Quota> {
-    let quota = built(rate(text.value), text, Written::Limit, out)?;
+fn quota(text: &Text<'_>, what: &str, at: Place<'_>, around: Surroundings<'_>) -> Option<Quota> {
+    let quota = built(rate(text.value), text, Written::Limit)?;
     let instead = "algorithm = \"token-bucket\"";
-    free(around.denials, what, at, instead, out)?;
+    free(around.denials, what, at, instead)?;
     if quota.permits_per_second() > f64::from(MAX_PER_SECOND) {
         let message = format!("\"{}\" is too fast for {what}", text.value);
         let interval = quota.time_for(Permits::ONE);
@@ -110,10 +99,9 @@ fn quota(
             "prices are rounded down to microseconds, by up to 3us a request, and a permit costs \
              {interval}"
         );
-        out.error(codes::NOT_COUNTABLE, text.at.clone(), message, label)
-            .help(format!(
-                "write at most \"{MAX_PER_SECOND}/1s\", or algorithm = \"token-bucket\""
-            ));
+        error(codes::NOT_COUNTABLE, text.at, message, label).help(format!(
+            "write at most \"{MAX_PER_SECOND}/1s\", or algorithm = \"token-bucket\""
+        ));
         return None;
     }
     Some(quota)
@@ -123,14 +111,13 @@ fn post_paid(
     limiter: Result<WarmUp, Error>,
     quota: Quota,
     words: String,
-    text: &At<&str>,
-    out: &mut Findings<'_>,
+    text: &Text<'_>,
 ) -> Option<Quantity> {
-    let limiter = built(limiter, text, Written::Limit, out)?;
+    let limiter = built(limiter, text, Written::Limit)?;
     let algorithm = AnyAlgorithm::from(limiter.with_largest(quota.permits()));
     Some(Quantity {
         window: Some(quota.per()),
         keeps_to: Some(quota),
-        ..Quantity::new(algorithm, quota.permits(), words, text.at.clone())
+        ..Quantity::new(algorithm, quota.permits(), words)
     })
 }

@@ -10,7 +10,7 @@
 
 use ratekeeper_core::{Gcra, Nanos, Permits, Quota};
 
-use crate::config::{Findings, Table, codes};
+use crate::config::{Table, codes, error};
 
 /// Longest debt of a queue proposed in the help: safely below the longest possible one.
 const LONG: Nanos = Nanos::from_secs(365 * 86_400);
@@ -32,12 +32,7 @@ pub(super) fn queue(table: Table<'_>) -> Option<QueueSpec<'_>> {
 impl QueueSpec<'_> {
     /// Returns the GCRA of a bucket with room to wait, and the number of places; `None` if the
     /// values make no sense, which is reported.
-    pub(super) fn behind(
-        &self,
-        gcra: Gcra,
-        quota: Quota,
-        out: &mut Findings<'_>,
-    ) -> Option<(Gcra, Permits)> {
+    pub(super) fn behind(&self, gcra: Gcra, quota: Quota) -> Option<(Gcra, Permits)> {
         let interval = quota.time_for(Permits::ONE);
         let mut places = self.max;
         if let Some(wait) = self.table.span("max_wait") {
@@ -47,23 +42,22 @@ impl QueueSpec<'_> {
                 let label =
                     format!("a permit comes every {interval}: {wait} / {interval} = 0 places");
                 let at = self.table.place("max_wait");
-                out.error(codes::PARAMETERS, at, message, label)
-                    .help(format!(
-                        "write max_wait = \"{interval}\" or more, or leave `queue` out"
-                    ));
+                error(codes::PARAMETERS, at, message, label).help(format!(
+                    "write max_wait = \"{interval}\" or more, or leave `queue` out"
+                ));
                 return None;
             }
             places = places.min(fit);
         }
         let Ok(queued) = Gcra::new(quota, places) else {
-            self.too_long(gcra, quota, places, out);
+            self.too_long(gcra, quota, places);
             return None;
         };
         Some((queued, places))
     }
 
     /// Reports that the debt of a full queue exceeds the countable range.
-    fn too_long(&self, gcra: Gcra, quota: Quota, places: Permits, out: &mut Findings<'_>) {
+    fn too_long(&self, gcra: Gcra, quota: Quota, places: Permits) {
         let (interval, whole) = (quota.time_for(Permits::ONE), quota.time_for(places));
         let message = format!("a queue of {places} is too long");
         let label =
@@ -74,15 +68,13 @@ impl QueueSpec<'_> {
             fit => format!("write max = {fit} or less"),
         };
         let at = self.table.place("max");
-        out.error(codes::NOT_COUNTABLE, at, message, label)
-            .help(help);
+        error(codes::NOT_COUNTABLE, at, message, label).help(help);
     }
 
     /// Reports `queue` beside a quantity that is not paced.
-    pub(super) fn stray(&self, beside: &str, help: String, out: &mut Findings<'_>) {
+    pub(super) fn stray(&self, beside: &str, help: String) {
         let message = format!("`queue` cannot be combined with {beside}");
         let label = "only a token bucket, a leaky bucket and `spacing` can have a queue";
-        out.error(codes::ALGORITHM, self.table.at(), message, label)
-            .help(help);
+        error(codes::ALGORITHM, self.table.at(), message, label).help(help);
     }
 }

@@ -15,7 +15,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::Cost;
 use crate::config::fields::{LIMIT, POLICY};
-use crate::config::{Findings, SpannedValue, Table, codes, shown, text_or_number};
+use crate::config::{Findings, SpannedValue, Table, codes, error, shown};
 use crate::http::unit::{Decimal, Unit};
 
 /// How a quantity is written.
@@ -85,21 +85,21 @@ pub(crate) struct Conversions(Vec<Option<String>>);
 
 impl Conversions {
     /// Converts the quantities of all limits with a unit; reports those that cannot be counted.
-    pub(crate) fn read(&mut self, root: &mut DeTable<'_>, out: &mut Findings<'_>) {
-        for limit in Table::root(root, &POLICY).tables("limit") {
+    pub(crate) fn read(&mut self, root: &mut DeTable<'_>, out: &Findings<'_>) {
+        for limit in Table::root(root, &POLICY, out).tables("limit") {
             if unit(limit).is_some() {
-                without_cost(limit, out);
+                without_cost(limit);
             }
         }
-        visit_all(root, |node, kind, unit| {
+        visit_all(root, out, |node, kind, unit| {
             self.0.push(converted(node, kind, unit, out));
         });
     }
 
     /// Writes the converted quantities into the document.
-    pub(crate) fn apply<'t>(&'t self, root: &mut DeTable<'t>) {
+    pub(crate) fn apply<'t>(&'t self, root: &mut DeTable<'t>, out: &Findings<'_>) {
         let mut texts = self.0.iter();
-        visit_all(root, |node, kind, _| {
+        visit_all(root, out, |node, kind, _| {
             let text = texts.next().and_then(Option::as_deref);
             let value = text.and_then(|text| match kind {
                 ValueKind::Text => Some(DeValue::String(text.into())),
@@ -115,6 +115,7 @@ impl Conversions {
 /// Calls `convert` with each quantity of each limit with a unit.
 fn visit_all<'t>(
     root: &mut DeTable<'t>,
+    out: &Findings<'_>,
     mut convert: impl FnMut(&mut SpannedValue<'t>, ValueKind, &Unit),
 ) {
     let Some(DeValue::Array(limits)) = root.get_mut("limit").map(Spanned::get_mut) else {
@@ -122,7 +123,7 @@ fn visit_all<'t>(
     };
     for limit in limits.iter_mut() {
         let table = limit.get_ref().as_table();
-        let Some(unit) = table.and_then(|table| unit(Table::root(table, &LIMIT))) else {
+        let Some(unit) = table.and_then(|table| unit(Table::root(table, &LIMIT, out))) else {
             continue;
         };
         for (path, kind) in QUANTITIES {
@@ -157,9 +158,10 @@ fn converted(
     node: &SpannedValue<'_>,
     kind: ValueKind,
     unit: &Unit,
-    out: &mut Findings<'_>,
+    out: &Findings<'_>,
 ) -> Option<String> {
-    let text = text_or_number(node)?.value;
+    let node = out.place(0..0).node(node);
+    let text = node.text_or_number()?.value;
     let (number, rest) = match kind {
         ValueKind::Number => (&*text, ""),
         ValueKind::Text => text.split_at(text.find('/')?),
@@ -188,19 +190,18 @@ fn converted(
     };
     if let Some((label, help)) = why {
         let message = format!("`{}` is not a quantity of its unit", shown(&text));
-        out.error(codes::UNIT, node.span(), message, label)
-            .help(help);
+        error(codes::UNIT, node.at, message, label).help(help);
     }
     Some(format!("{permits}{rest}"))
 }
 
 /// Reports a limit with `unit` and without a `cost`.
-fn without_cost(table: Table<'_>, out: &mut Findings<'_>) {
+fn without_cost(table: Table<'_>) {
     if table.has("cost") {
         return;
     }
     let message = "a limit with `unit` has no `cost`";
     let label = "a request has no amount of this unit";
-    out.error(codes::UNIT, table.place("unit"), message, label)
+    error(codes::UNIT, table.place("unit"), message, label)
         .help("name the attribute that holds the amount: cost = \"attr:amount\"");
 }

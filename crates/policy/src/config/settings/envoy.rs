@@ -3,7 +3,7 @@
 use ratekeeper_core::Outage;
 
 use super::tls;
-use crate::config::{Findings, Table, header_name};
+use crate::config::{Table, header_name};
 use crate::{EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, envoy};
 
 /// Reads the configuration files of `[envoy]`.
@@ -28,14 +28,14 @@ pub(super) fn envoy_files(envoy: Table<'_>) -> EnvoyFiles {
 }
 
 /// Reads the listener settings of `[envoy]`.
-pub(super) fn envoy_door(envoy: Table<'_>, out: &mut Findings<'_>) -> EnvoyDoor {
+pub(super) fn envoy_door(envoy: Table<'_>) -> EnvoyDoor {
     EnvoyDoor {
         headers: match envoy.owned("headers") {
             Some("ietf") => EnvoyHeaders::Ietf,
             Some("draft-03") => EnvoyHeaders::Draft03,
             _ => EnvoyHeaders::Off,
         },
-        header_names: header_names(envoy, out),
+        header_names: header_names(envoy),
         body: match envoy.owned("body") {
             Some("limit") => EnvoyBody::Limit,
             _ => EnvoyBody::Off,
@@ -46,12 +46,12 @@ pub(super) fn envoy_door(envoy: Table<'_>, out: &mut Findings<'_>) -> EnvoyDoor 
 }
 
 /// `[envoy.header_names]`
-fn header_names(envoy: Table<'_>, out: &mut Findings<'_>) -> EnvoyHeaderNames {
+fn header_names(envoy: Table<'_>) -> EnvoyHeaderNames {
     let names = EnvoyHeaderNames::default();
     let Some(table) = envoy.table("header_names") else {
         return names;
     };
-    let mut read = |field| header_name(&table.text(field)?, out);
+    let read = |field| header_name(&table.text(field)?);
     EnvoyHeaderNames {
         limit: read("limit").unwrap_or(names.limit),
         remaining: read("remaining").unwrap_or(names.remaining),

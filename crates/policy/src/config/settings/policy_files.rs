@@ -159,10 +159,11 @@ impl PolicyFiles {
             return Self::default(); // most policies: not parsed twice
         }
         // Errors of the text are reported when it is parsed.
-        let Some(document) = syntax::document(text, &mut Findings::new(text)) else {
+        let findings = Findings::new(text);
+        let Some(document) = syntax::document(text, &findings) else {
             return Self::default();
         };
-        let root = Table::root(document.get_ref(), &POLICY);
+        let root = Table::root(document.get_ref(), &POLICY, &findings);
         let mut texts = BTreeMap::new();
         each_value(document.get_ref(), |value| {
             if let Some(list) = ListName::of(value)
@@ -310,9 +311,8 @@ fn error_pages(root: Table<'_>) -> impl Iterator<Item = &str> {
     let listen = root.table("listen");
     let pages = listen.and_then(|listen| listen.table("proxy")?.names("error_pages"));
     let pages = pages.into_iter().flatten();
-    pages
-        .filter_map(|(_, page)| page.get_ref().as_str())
-        .take(ERRORS.len())
+    let names = pages.filter_map(|(_, page)| page.text());
+    names.map(|name| name.value).take(ERRORS.len())
 }
 
 /// Returns the name of the file with the authorities of upstreams.

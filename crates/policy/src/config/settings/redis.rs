@@ -9,7 +9,7 @@ use ratekeeper_core::Nanos;
 
 use crate::config::fields::MAX_SEEDS;
 use crate::config::limit::scope;
-use crate::config::{At, Findings, Table, codes, first_reason, shown};
+use crate::config::{Table, Text, codes, error, first_reason, refuse, shown, warning};
 use crate::{RedisSettings, Secret, SentinelSettings, StoreTls};
 
 /// Default deadline: ten times the slowest answer of a server beside this process, and less than
@@ -21,19 +21,19 @@ const DEFAULT_PREFIX: &str = "rk";
 const ENCRYPTED: &str = "rediss://";
 
 /// Reads `[store.redis]`; `None` if it has an error, which is reported.
-pub(super) fn redis(table: Table<'_>, out: &mut Findings<'_>) -> Option<RedisSettings> {
+pub(super) fn redis(table: Table<'_>) -> Option<RedisSettings> {
     let sentinel = table.table("sentinel");
-    let kind = kind(table, sentinel.is_some(), out)?;
-    let urls = urls(table, kind, out);
-    let sentinel = sentinel.map(|sentinel| watched(sentinel, out));
+    let kind = kind(table, sentinel.is_some())?;
+    let urls = urls(table, kind);
+    let sentinel = sentinel.map(watched);
     let tls = match table.table("tls") {
-        Some(tls) => tls_files(tls, urls.as_deref(), out),
+        Some(tls) => tls_files(tls, urls.as_deref()),
         None => Some(StoreTls::default()),
     };
-    let login = login(table, "REDIS", out);
-    let database = database(table, kind, out);
+    let login = login(table, "REDIS");
+    let database = database(table, kind);
     let nodes = table.number("nodes").and_then(NonZeroU32::new);
-    let node = scope::node(table, out);
+    let node = scope::node(table);
     let (username, password) = login?;
     Some(RedisSettings {
         urls: urls?,
@@ -56,18 +56,16 @@ pub(super) fn redis(table: Table<'_>, out: &mut Findings<'_>) -> Option<RedisSet
 }
 
 /// Returns the kind of URLs in `url`.
-fn kind(table: Table<'_>, sentinel: bool, out: &mut Findings<'_>) -> Option<UrlKind> {
+fn kind(table: Table<'_>, sentinel: bool) -> Option<UrlKind> {
     let url = table.get("url")?; // reported: it must be there
     let clustered = table.flag("cluster") == Some(true);
     if sentinel && clustered {
-        let at = table.place("cluster");
         let message = "`cluster` cannot be combined with `sentinel`";
         let label = "sentinels watch one primary, not a cluster";
-        out.error(codes::REDIS, at, message, label)
-            .help("leave one of them out");
+        error(codes::REDIS, table.place("cluster"), message, label).help("leave one of them out");
         return None;
     }
-    let list = url.get_ref().as_array().is_some();
+    let list = url.value.is_array();
     Some(match (sentinel, list || clustered) {
         (true, _) => UrlKind::Sentinel,
         (false, true) => UrlKind::Node,
@@ -76,13 +74,13 @@ fn kind(table: Table<'_>, sentinel: bool, out: &mut Findings<'_>) -> Option<UrlK
 }
 
 /// `[store.redis.sentinel]`
-fn watched(table: Table<'_>, out: &mut Findings<'_>) -> Option<SentinelSettings> {
-    let login = login(table, "SENTINEL", out);
+fn watched(table: Table<'_>) -> Option<SentinelSettings> {
+    let login = login(table, "SENTINEL");
     let master = table.text("master")?; // reported: it must be there
     if master.value.is_empty() {
         let message = "`master` is empty";
         let label = "expected the name of the primary";
-        out.error(codes::REDIS, master.at, message, label)
+        error(codes::REDIS, master.at, message, label)
             .help("write for example master = \"mymaster\"");
         return None;
     }
@@ -103,16 +101,16 @@ enum UrlKind {
 }
 
 /// Reads URLs of one kind: either all use TLS, or none does.
-fn urls(table: Table<'_>, kind: UrlKind, out: &mut Findings<'_>) -> Option<Vec<String>> {
+fn urls(table: Table<'_>, kind: UrlKind) -> Option<Vec<String>> {
     let texts = table.texts("url");
-    let read: Vec<_> = texts.iter().map(|text| url(text, kind, out)).collect();
+    let read: Vec<_> = texts.iter().map(|text| url(text, kind)).collect();
     let urls = read.into_iter().collect::<Option<Vec<_>>>()?;
     let encrypted = |url: &&String| url.starts_with(ENCRYPTED);
     let count = urls.iter().filter(encrypted).count();
     if count > 0 && count < urls.len() {
         let message = "some URLs use TLS, and others do not";
         let label = "rediss:// and redis://";
-        out.error(codes::REDIS, table.place("url"), message, label).help(
+        error(codes::REDIS, table.place("url"), message, label).help(
             "write rediss:// for all of them, because servers pass on the data that they receive",
         );
         return None;
@@ -122,7 +120,7 @@ fn urls(table: Table<'_>, kind: UrlKind, out: &mut Findings<'_>) -> Option<Vec<S
 
 /// Reads `redis://HOST:PORT`, `rediss://HOST:PORT` or `unix://PATH`, and nothing else: neither a
 /// secret nor a database. The port may be left out.
-fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String> {
+fn url(text: &Text<'_>, kind: UrlKind) -> Option<String> {
     let parts = text.value.split_once("://");
     let (scheme, rest) = parts.unwrap_or_default();
     let is_socket = scheme == "unix" && rest.starts_with('/') && !rest.contains('?');
@@ -185,12 +183,12 @@ fn url(text: &At<&str>, kind: UrlKind, out: &mut Findings<'_>) -> Option<String>
     let Some(reason) = reason else {
         return Some(format!("{scheme}://{host}:{port}"));
     };
-    out.refuse(codes::REDIS, text.at.clone(), message, reason);
+    refuse(codes::REDIS, text.at, message, reason);
     None
 }
 
 /// Reads `[store.redis.tls]`, with paths as written, and warns if no connection uses it.
-fn tls_files(tls: Table<'_>, urls: Option<&[String]>, out: &mut Findings<'_>) -> Option<StoreTls> {
+fn tls_files(tls: Table<'_>, urls: Option<&[String]>) -> Option<StoreTls> {
     const OWN: [&str; 2] = ["client_certificate", "client_key"];
     let identity = match OWN.map(|name| tls.owned(name)) {
         [Some(certificate), Some(key)] => Some((certificate, key)),
@@ -200,10 +198,9 @@ fn tls_files(tls: Table<'_>, urls: Option<&[String]>, out: &mut Findings<'_>) ->
                 Some(_) => OWN,
                 None => [OWN[1], OWN[0]],
             };
-            let at = tls.place(there);
             let message = format!("`{there}` needs a `{missing}`");
             let label = "one has no effect without the other";
-            out.error(codes::REDIS, at, message, label)
+            error(codes::REDIS, tls.place(there), message, label)
                 .help(format!("add {missing}, a PEM file"));
             return None;
         }
@@ -217,7 +214,7 @@ fn tls_files(tls: Table<'_>, urls: Option<&[String]>, out: &mut Findings<'_>) ->
     if is_plain && files != StoreTls::default() {
         let message = "no connection uses [store.redis.tls]";
         let label = "no URL begins with rediss";
-        out.warning(codes::REDIS, tls.at(), message, label)
+        warning(codes::REDIS, tls.at(), message, label)
             .help("write for example url = \"rediss://10.0.0.7:6379\"");
     }
     Some(files)
@@ -225,30 +222,25 @@ fn tls_files(tls: Table<'_>, urls: Option<&[String]>, out: &mut Findings<'_>) ->
 
 /// Returns the places of a name and a password; `None` if one of them is wrong, which is
 /// reported. The prefix `owner` begins the names of variables that could hold them.
-fn login(
-    table: Table<'_>,
-    owner: &str,
-    out: &mut Findings<'_>,
-) -> Option<(Option<Secret>, Option<Secret>)> {
+fn login(table: Table<'_>, owner: &str) -> Option<(Option<Secret>, Option<Secret>)> {
     let [username, password] = ["username", "password"].map(|name| table.secret(name));
     if username.is_some() && !table.has("password") {
         let at = table.place("username");
         let label = "a login needs a name and a password";
-        out.error(codes::REDIS, at, "`username` needs a `password`", label)
+        error(codes::REDIS, at, "`username` needs a `password`", label)
             .help(format!("add password = \"env:{owner}_PASSWORD\""));
         return None;
     }
     Some((username, password))
 }
 
-fn database(table: Table<'_>, kind: UrlKind, out: &mut Findings<'_>) -> Option<u16> {
+fn database(table: Table<'_>, kind: UrlKind) -> Option<u16> {
     let database = table.number_or("database", 0)?;
     if database == 0 || kind != UrlKind::Node {
         return Some(database);
     }
     let message = format!("a cluster has no database {database}");
     let at = table.place("database");
-    out.error(codes::REDIS, at, message, "only database 0 exists")
-        .help("leave it out");
+    error(codes::REDIS, at, message, "only database 0 exists").help("leave it out");
     None
 }

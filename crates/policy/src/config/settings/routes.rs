@@ -15,28 +15,24 @@ use ratekeeper_core::Algorithm as _;
 use crate::config::limit::priority::priority;
 use crate::config::limit::requests::{name, requests};
 use crate::config::{
-    Draft, Findings, PolicyFiles, Reason, Table, codes, first_reason, is_excluded, shown,
+    Draft, Place, PolicyFiles, Reason, Table, codes, error, first_reason, invalid, is_excluded,
+    shown, warning,
 };
 use crate::{
     AdaptiveBounds, Facts, Field, Matcher, PathCase, Pattern, Route, Settings, UpstreamUrl,
 };
 
 /// Reads `[[listen.proxy.route]]`; `usual` has the values of a route without its own.
-pub(super) fn routes(
-    proxy: Table<'_>,
-    usual: &Route,
-    files: &PolicyFiles,
-    out: &mut Findings<'_>,
-) -> Vec<Route> {
+pub(super) fn routes(proxy: Table<'_>, usual: &Route, files: &PolicyFiles) -> Vec<Route> {
     let mut seen = HashSet::new();
     let mut routes: Vec<Route> = Vec::new();
     for table in proxy.tables("route") {
-        let named = table.text("name").filter(|text| name(text, "route", out));
-        let upstream = upstream(table, out);
+        let named = table.text("name").filter(|text| name(text, "route"));
+        let upstream = upstream(table);
         let has_match = table.has("match");
-        let matcher = has_match.then(|| requests(table, files, out).matcher);
+        let matcher = has_match.then(|| requests(table, files).matcher);
         let adaptive_concurrency = if table.has("adaptive_concurrency") {
-            adaptive_concurrency(table, files, out) // `None` for "off"
+            adaptive_concurrency(table, files) // `None` for "off"
         } else {
             usual.adaptive_concurrency.clone()
         };
@@ -46,7 +42,7 @@ pub(super) fn routes(
         };
         if !seen.insert(named.value.to_owned()) {
             let message = format!("two routes are called `{}`", named.value);
-            out.error(codes::GATEWAY, named.at, message, "the name must be unique")
+            error(codes::GATEWAY, named.at, message, "the name must be unique")
                 .help("give each route a name of its own");
             continue;
         }
@@ -63,7 +59,7 @@ pub(super) fn routes(
                 "route `{}` above it matches all of its requests",
                 first.name
             );
-            out.warning(codes::ROUTE, table.place("match"), message, label)
+            warning(codes::ROUTE, table.place("match"), message, label)
                 .help("move it up: the first route that matches receives the request");
         }
         routes.push(Route {
@@ -98,14 +94,14 @@ fn has_paths_of(first: &Matcher, next: &Matcher) -> bool {
 }
 
 /// Reads `upstream`; `None` if an address is refused.
-pub(super) fn upstream(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<UpstreamUrl>> {
+pub(super) fn upstream(table: Table<'_>) -> Option<Vec<UpstreamUrl>> {
     let written = table.texts("upstream");
     let label = "expected http://HOST:PORT, https://, h2c:// or unix:/PATH";
     let mut urls: Vec<UpstreamUrl> = Vec::with_capacity(written.len());
     for text in &written {
         match text.value.parse() {
             Ok(url) => urls.push(url),
-            Err(error) => out.invalid(codes::GATEWAY, text.at.clone(), error, label),
+            Err(error) => invalid(codes::GATEWAY, text.at, error, label),
         }
     }
     (urls.len() == written.len() && !urls.is_empty()).then_some(urls)
@@ -115,14 +111,13 @@ pub(super) fn upstream(table: Table<'_>, out: &mut Findings<'_>) -> Option<Vec<U
 pub(super) fn adaptive_concurrency(
     table: Table<'_>,
     files: &PolicyFiles,
-    out: &mut Findings<'_>,
 ) -> Option<AdaptiveBounds> {
     let bounds = table.table("adaptive_concurrency")?;
     let (min, max) = (bounds.number("min")?, bounds.number("max")?);
     if min > max {
         let message = format!("min {min} is larger than max {max}");
         let label = "no number is within these bounds";
-        out.error(codes::GATEWAY, bounds.at(), message, label)
+        error(codes::GATEWAY, bounds.at(), message, label)
             .help("write for example adaptive_concurrency = { min = 10, max = 500 }");
         return None;
     }
@@ -130,12 +125,12 @@ pub(super) fn adaptive_concurrency(
     Some(AdaptiveBounds {
         min,
         max,
-        priority: first.and_then(|it| priority(it, PathCase::default(), files, out)),
+        priority: first.and_then(|it| priority(it, PathCase::default(), files)),
     })
 }
 
 /// Reads `on_limit` of every limit.
-pub(crate) fn on_limit(drafts: &mut [Draft<'_>], settings: &Settings, out: &mut Findings<'_>) {
+pub(crate) fn on_limit(drafts: &mut [Draft<'_>], settings: &Settings) {
     let proxy = settings.listen.proxy.as_ref();
     let known: Vec<&str> = proxy
         .iter()
@@ -149,25 +144,20 @@ pub(crate) fn on_limit(drafts: &mut [Draft<'_>], settings: &Settings, out: &mut 
         };
         let Some(route) = text.value.strip_prefix("route:") else {
             let message = format!("\"{text}\" is not the name of a route");
-            out.error(
-                codes::ROUTE,
-                text.at.clone(),
-                message,
-                "expected \"route:NAME\"",
-            )
-            .help(format!("write on_limit = \"route:{text}\""));
+            error(codes::ROUTE, text.at, message, "expected \"route:NAME\"")
+                .help(format!("write on_limit = \"route:{text}\""));
             continue;
         };
-        let reason = refused(draft, route, &known, out);
+        let reason = refused(draft, route, &known, text.at);
         let what = format!("cannot send requests to the route `{}`", shown(route));
-        if !draft.cannot(&what, codes::ROUTE, &text.at, reason, out) {
+        if !draft.cannot(&what, codes::ROUTE, text.at, reason) {
             draft.rule.on_limit = Some(route.into());
         }
     }
 }
 
 /// Warns of routes without `match` that no limit sends requests to.
-pub(crate) fn unnamed(root: Table<'_>, drafts: &[Draft<'_>], out: &mut Findings<'_>) {
+pub(crate) fn unnamed(root: Table<'_>, drafts: &[Draft<'_>]) {
     let written = root.table("listen").and_then(|it| it.table("proxy"));
     for table in written.into_iter().flat_map(|it| it.tables("route")) {
         let Some(name) = table.text("name").filter(|_| !table.has("match")) else {
@@ -178,14 +168,13 @@ pub(crate) fn unnamed(root: Table<'_>, drafts: &[Draft<'_>], out: &mut Findings<
             let message = format!("no request reaches the route `{name}`");
             let label = "it has no `match`, and no limit names it in `on_limit`";
             let help = "write the requests that it is for: match = { path = \"/api/**\" }";
-            out.warning(codes::ROUTE, name.at, message, label)
-                .help(help);
+            warning(codes::ROUTE, name.at, message, label).help(help);
         }
     }
 }
 
 /// Returns why a limit cannot send requests to a route.
-fn refused(draft: &Draft<'_>, route: &str, known: &[&str], out: &Findings<'_>) -> Option<Reason> {
+fn refused(draft: &Draft<'_>, route: &str, known: &[&str], at: Place<'_>) -> Option<Reason> {
     let algorithm = draft.rule.limit.algorithm.name();
     let other = || match known {
         [] => format!(
@@ -206,7 +195,7 @@ fn refused(draft: &Draft<'_>, route: &str, known: &[&str], out: &Findings<'_>) -
             format!("a {algorithm} limit lets requests wait, and denies none"),
             "write limit = \"100/1m\", a bucket, or algorithm = \"sliding-window-log\"";
         !known.contains(&route) => "no route has this name",
-            match out.nearest(route, known.iter().copied()) {
+            match at.findings.nearest(route, known.iter().copied()) {
                 Some(near) => format!("did you mean on_limit = \"route:{near}\"?"),
                 None => other(),
             };

@@ -9,7 +9,7 @@
 use ratekeeper_core::Nanos;
 
 use crate::config::document::scalar::secret;
-use crate::config::{At, Findings, Table, codes, first_reason, header_name, shown};
+use crate::config::{Table, Text, codes, error, first_reason, header_name, refuse, shown};
 use crate::{AlertSettings, OtlpSettings, Secret, WebhookSettings};
 
 /// Maximum length of a URL.
@@ -53,24 +53,24 @@ const ENDPOINT: UrlField = UrlField {
 };
 
 /// Reads `[otlp]`.
-pub(super) fn otlp(root: Table<'_>, out: &mut Findings<'_>) -> Option<OtlpSettings> {
+pub(super) fn otlp(root: Table<'_>) -> Option<OtlpSettings> {
     let table = root.table("otlp")?;
-    let endpoint = table.text("endpoint").and_then(|text| endpoint(&text, out));
+    let endpoint = table.text("endpoint").and_then(|text| endpoint(&text));
     let ca = table.text("ca");
     if let (Some(url), Some(ca)) = (&endpoint, &ca)
         && url.starts_with("http:")
     {
         let message = "`ca` has no effect on an endpoint without TLS";
         let label = "the endpoint begins with http://";
-        out.error(codes::TELEMETRY, ca.at.clone(), message, label)
+        error(codes::TELEMETRY, ca.at, message, label)
             .help("write endpoint = \"https://..\", or leave `ca` out");
     }
-    let headers = headers(table, out);
+    let headers = headers(table);
     let (metrics, events) = (table.flag("metrics"), table.flag("events"));
     if (metrics, events) == (Some(false), Some(false)) {
         let message = "[otlp] sends nothing";
         let label = "`metrics` and `events` are false";
-        out.error(codes::TELEMETRY, table.at(), message, label)
+        error(codes::TELEMETRY, table.at(), message, label)
             .help("leave one of them out, or leave out [otlp]");
     }
     Some(OtlpSettings {
@@ -85,8 +85,8 @@ pub(super) fn otlp(root: Table<'_>, out: &mut Findings<'_>) -> Option<OtlpSettin
 }
 
 /// Reads the URL that paths of signals are appended to.
-fn endpoint(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
-    let url = http_url(text, ENDPOINT, out)?;
+fn endpoint(text: &Text<'_>) -> Option<String> {
+    let url = http_url(text, ENDPOINT)?;
     let url = url.trim_end_matches('/');
     let signal = ["/v1/metrics", "/v1/logs"]
         .into_iter()
@@ -95,27 +95,26 @@ fn endpoint(text: &At<&str>, out: &mut Findings<'_>) -> Option<String> {
         let message = "the endpoint holds the path of a signal, or a query";
         let label = "`/v1/metrics` and `/v1/logs` are appended to it";
         let base = signal.unwrap_or("http://127.0.0.1:4318");
-        out.error(codes::TELEMETRY, text.at.clone(), message, label)
+        error(codes::TELEMETRY, text.at, message, label)
             .help(format!("write endpoint = \"{}\"", shown(base)));
         return None;
     }
     Some(url.to_owned())
 }
 
-fn headers(table: Table<'_>, out: &mut Findings<'_>) -> Vec<(String, Secret)> {
+fn headers(table: Table<'_>) -> Vec<(String, Secret)> {
     let mut read = Vec::new();
     for (name, value) in table.names("headers").into_iter().flatten() {
-        let Some(lower) = header_name(&name, out) else {
+        let Some(lower) = header_name(&name) else {
             continue;
         };
         if OWN_FIELDS.contains(&&*lower) {
             let message = format!("`{lower}` cannot be a header of [otlp]");
             let label = "the exporter sets it";
-            out.error(codes::TELEMETRY, value.span(), message, label)
-                .help("leave it out");
+            error(codes::TELEMETRY, value.at, message, label).help("leave it out");
             continue;
         }
-        let Some(text) = value.get_ref().as_str() else {
+        let Some(text) = value.value.as_str() else {
             continue; // reported: not a string
         };
         read.extend(secret(text).map(|place| (lower, place)));
@@ -124,26 +123,24 @@ fn headers(table: Table<'_>, out: &mut Findings<'_>) -> Vec<(String, Secret)> {
 }
 
 /// Reads `[alerts]`.
-pub(super) fn alerts(root: Table<'_>, out: &mut Findings<'_>) -> AlertSettings {
+pub(super) fn alerts(root: Table<'_>) -> AlertSettings {
     let Some(table) = root.table("alerts") else {
         return AlertSettings::default();
     };
     AlertSettings {
-        webhook: table.table("webhook").and_then(|table| webhook(table, out)),
+        webhook: table.table("webhook").and_then(webhook),
         reveal_keys: table.flag("reveal_keys") == Some(true),
     }
 }
 
-fn webhook(table: Table<'_>, out: &mut Findings<'_>) -> Option<WebhookSettings> {
-    let url = table
-        .text("url")
-        .and_then(|text| http_url(&text, WEBHOOK, out));
+fn webhook(table: Table<'_>) -> Option<WebhookSettings> {
+    let url = table.text("url").and_then(|text| http_url(&text, WEBHOOK));
     if let (Some(url), Some(ca)) = (&url, table.text("ca"))
         && url.starts_with("http:")
     {
         let message = "`ca` has no effect on a webhook without TLS";
         let label = "the URL begins with http://";
-        out.error(codes::ALERTS, ca.at, message, label)
+        error(codes::ALERTS, ca.at, message, label)
             .help("write url = \"https://..\", or leave `ca` out");
         return None;
     }
@@ -155,7 +152,7 @@ fn webhook(table: Table<'_>, out: &mut Findings<'_>) -> Option<WebhookSettings> 
 }
 
 /// Reads `http://HOST[:PORT][/PATH][?QUERY]`, or the same with `https`.
-fn http_url(text: &At<&str>, field: UrlField, out: &mut Findings<'_>) -> Option<String> {
+fn http_url(text: &Text<'_>, field: UrlField) -> Option<String> {
     let rest = text.value.strip_prefix("https://");
     let rest = rest.or_else(|| text.value.strip_prefix("http://"));
     let after = rest.unwrap_or_default();
@@ -180,6 +177,6 @@ fn http_url(text: &At<&str>, field: UrlField, out: &mut Findings<'_>) -> Option<
         return Some(text.value.to_owned());
     };
     let message = format!("this is not the URL of {}", field.what);
-    out.refuse(field.code, text.at.clone(), message, reason);
+    refuse(field.code, text.at, message, reason);
     None
 }

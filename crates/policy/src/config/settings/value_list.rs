@@ -11,7 +11,7 @@
 
 use super::policy_files::ListName;
 use crate::config::fields::MAX_MATCH_VALUES;
-use crate::config::{At, Findings, PolicyFiles, codes, shown};
+use crate::config::{PolicyFiles, Text, codes, error, shown};
 use crate::{Field, Pattern, ValueError};
 
 /// Maximum number of wrong lines of one list that are reported.
@@ -25,15 +25,13 @@ impl ListName<'_> {
         files: &PolicyFiles,
         field_name: &str,
         field: &Field,
-        at: &At<&str>,
+        at: &Text<'_>,
         patterns: &mut Vec<Pattern>,
-        out: &mut Findings<'_>,
     ) {
         let text = match files.list(self.name) {
             Ok(text) => text,
             Err((reason, help)) => {
-                out.error(codes::LIST, at.at.clone(), reason, "not readable here")
-                    .help(help);
+                error(codes::LIST, at.at, reason, "not readable here").help(help);
                 return;
             }
         };
@@ -62,8 +60,7 @@ impl ListName<'_> {
             };
             let message = format!("{}, line {number}: {reason}", shown(self.name));
             let label = format!("not a list of values of `{field_name}`");
-            out.error(codes::LIST, at.at.clone(), message, label)
-                .help(help);
+            error(codes::LIST, at.at, message, label).help(help);
             wrong += 1;
             if wrong == MAX_WRONG || is_full {
                 return;

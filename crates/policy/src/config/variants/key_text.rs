@@ -12,7 +12,7 @@
 use ipnet::IpNet;
 use ratekeeper_core::Key;
 
-use crate::config::{At, Findings, codes};
+use crate::config::{Text, codes, error, invalid};
 use crate::{KeyBytes, KeyPart, PathCase};
 
 /// Characters that are ordinary ones behind `\`, as blanks are.
@@ -117,15 +117,14 @@ pub fn is_key_pattern(text: &str) -> bool {
 /// `None` if it is reported as wrong.
 pub(super) fn exact_value(
     part: &KeyPart,
-    text: &At<&str>,
+    text: &Text<'_>,
     ipv6_prefix: u8,
     case: PathCase,
-    out: &mut Findings<'_>,
 ) -> Option<Box<[u8]>> {
     let mut bytes = KeyBytes::default();
     if let Some(Err(error)) = part.normal_place(text.value) {
         let label = format!("not a value of `{part}`");
-        out.invalid(codes::PLACE, text.at.clone(), error, label);
+        invalid(codes::PLACE, text.at, error, label);
         return None;
     }
     if let Err(key) = part.write_exact(text.value, ipv6_prefix, case, &mut bytes) {
@@ -142,14 +141,13 @@ pub(super) fn exact_value(
             Some(key) => format!("write \"{key}\""),
             None => "write for example \"192.0.2.7\"".to_owned(),
         };
-        out.error(codes::OVERRIDE, text.at.clone(), message, label)
-            .help(help);
+        error(codes::OVERRIDE, text.at, message, label).help(help);
         return None;
     }
     let value = Key::from_bytes(&bytes).parts().next();
     if text.value.is_empty() || value.is_none() {
         let message = format!("an override needs a value of `{part}`");
-        out.error(codes::OVERRIDE, text.at.clone(), message, "is empty")
+        error(codes::OVERRIDE, text.at, message, "is empty")
             .help("write the value that the override is for");
         return None;
     }

@@ -6,17 +6,14 @@ use toml::de::{DeTable, DeValue};
 
 use crate::config::fields::{MAX_AT_ONCE, QUANTITIES};
 use crate::config::quantity::numbers::{Written, built, duration};
-use crate::config::{At, Findings, SpannedValue, Table, codes, shown};
+use crate::config::{At, SpannedValue, Table, Text, codes, error, shown};
 
 /// Returns the table of a limit with other numbers; `None` if their form is reported as wrong.
-pub(super) fn written_with<'s>(
-    limit: Table<'s>,
-    set: &'s str,
-    out: &mut Findings<'_>,
-) -> Option<DeTable<'s>> {
+pub(super) fn written_with<'s>(limit: Table<'s>, text: &Text<'s>) -> Option<DeTable<'s>> {
+    let At { value: set, at } = *text;
     if limit.has("unit") {
         let message = "a limit with a `unit` has the same numbers for every key";
-        out.error(codes::UNIT, 0..0, message, "sets other numbers")
+        error(codes::UNIT, at, message, "sets other numbers")
             .help("write a second limit for this key, with `match` and the other numbers");
         return None;
     }
@@ -25,8 +22,7 @@ pub(super) fn written_with<'s>(
     let node = written.get_mut(field)?;
     match field {
         "bucket" => {
-            let text = At::new(set, 0..0);
-            built(set.parse::<Quota>(), &text, Written::Refill, out)?;
+            built(set.parse::<Quota>(), text, Written::Refill)?;
             // `50/1s burst 100`, or `50/1s`: a bucket of as many as it refills.
             let (refill, burst) = set.split_once(" burst ").unwrap_or((set, set));
             let size = burst.split('/').next().unwrap_or(burst);
@@ -35,7 +31,7 @@ pub(super) fn written_with<'s>(
         }
         "balance" => {
             let message = "a balance has the same numbers for every key";
-            out.error(codes::BALANCE, 0..0, message, "sets other numbers")
+            error(codes::BALANCE, at, message, "sets other numbers")
                 .help("grant the key credits instead, with POST /v1/grant");
             return None;
         }
@@ -45,7 +41,7 @@ pub(super) fn written_with<'s>(
             let Some(permits) = permits.and_then(|_| number(set)) else {
                 let message = format!("\"{}\" is not a valid number of permits", shown(set));
                 let label = format!("expected a number from 1 to {MAX_AT_ONCE}");
-                out.error(codes::QUOTA, 0..0, message, label)
+                error(codes::QUOTA, at, message, label)
                     .help("write the maximum number of permits on loan at once, such as 50");
                 return None;
             };
@@ -57,7 +53,7 @@ pub(super) fn written_with<'s>(
         }
         field => {
             if field == "spacing" {
-                duration(&At::new(set, 0..0), Written::Spacing, out)?;
+                duration(text, Written::Spacing)?;
             }
             *node = Spanned::new(0..0, DeValue::String(set.into()));
         }

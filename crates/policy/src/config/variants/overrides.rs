@@ -14,7 +14,9 @@ use crate::config::document::shape::in_backticks;
 use crate::config::fields::MAX_PATTERNS;
 use crate::config::limit::draft::{by_name, unknown_limit};
 use crate::config::lints::unmatched::never_matches;
-use crate::config::{At, Draft, Findings, LineCounter, Reason, Table, codes, text_or_number};
+use crate::config::{
+    At, Draft, Findings, LineCounter, Node, Place, Reason, Table, Text, codes, error, warning,
+};
 use crate::model::keys::overrides::{Override, OverrideKey, Overrides, PartPattern};
 use crate::{Glob, KeyPart, PathCase};
 
@@ -29,7 +31,7 @@ pub(crate) struct OverrideReader<'r, 'a> {
     /// Limits by name.
     names: BTreeMap<Arc<str>, usize>,
     /// Names of all limits, those with errors too.
-    written: &'r HashMap<&'a str, Range<usize>>,
+    written: &'r HashMap<&'a str, Place<'a>>,
     /// By limit.
     found: Vec<Overrides>,
     ended: EndedOverrides,
@@ -48,14 +50,14 @@ struct EndedOverrides {
 
 /// One override as written.
 pub(crate) struct OverrideText<'t> {
-    pub(crate) limit: At<&'t str>,
+    pub(crate) limit: Text<'t>,
     /// Key parts and their values.
-    pub(crate) key: Vec<(At<&'t str>, At<&'t str>)>,
-    pub(crate) set: At<Cow<'t, str>>,
-    pub(crate) until: Option<At<Cow<'t, str>>>,
+    pub(crate) key: Vec<(Text<'t>, Text<'t>)>,
+    pub(crate) set: At<'t, Cow<'t, str>>,
+    pub(crate) until: Option<At<'t, Cow<'t, str>>>,
     pub(crate) reason: &'t str,
     /// Range of the key.
-    pub(crate) at: Range<usize>,
+    pub(crate) at: Place<'t>,
     pub(crate) line: usize,
     pub(super) stands: OverridePlace,
 }
@@ -93,24 +95,21 @@ pub(super) fn written<'t>(
     lines: &mut LineCounter<'_>,
 ) -> impl Iterator<Item = OverrideText<'t>> {
     root.tables("override").filter_map(move |written| {
-        let line = lines.at(written.at().start);
+        let line = lines.at(written.at().range().start);
         let key = written.names("key")?;
-        let key = key.filter_map(|(part, value)| {
-            let text = value.get_ref().as_str()?;
-            Some((part, At::new(text, value.span())))
-        });
+        let key = key.filter_map(|(part, value)| Some((part, value.text()?)));
         let until = written.get("until").and_then(|node| {
-            let text = match node.get_ref() {
+            let text = match node.value {
                 DeValue::Datetime(moment) => moment.to_string().into(),
                 value => value.as_str()?.into(),
             };
-            Some(At::new(text, node.span()))
+            Some(At::new(text, node.at))
         });
         Some(OverrideText {
             limit: written.text("limit")?,
             at: written.place("key"),
             key: key.collect(),
-            set: written.get("set").and_then(text_or_number)?,
+            set: written.get("set").and_then(Node::text_or_number)?,
             until,
             reason: written.text("reason").map_or("", |reason| reason.value),
             line,
@@ -126,7 +125,7 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
         unix_nanos: Option<u64>,
         numbers: &'r mut VariantReader<'a>,
         drafts: &'r mut [Draft<'a>],
-        written: &'r HashMap<&'a str, Range<usize>>,
+        written: &'r HashMap<&'a str, Place<'a>>,
     ) -> Self {
         Self {
             written,
@@ -153,16 +152,15 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
         root: Table<'_>,
         stands: OverridePlace,
         lines: &mut LineCounter<'_>,
-        out: &mut Findings<'_>,
     ) {
         for text in written(root, stands, lines) {
-            self.add(&text, out);
+            self.add(&text);
         }
-        self.count_ended(out);
+        self.count_ended(root.findings());
     }
 
     /// Warns of the overrides that have ended and are not named, at the end of a text.
-    pub(super) fn count_ended(&mut self, out: &mut Findings<'_>) {
+    pub(super) fn count_ended(&mut self, out: &Findings<'_>) {
         let ended = std::mem::take(&mut self.ended);
         let more = ended.count.saturating_sub(MAX_ENDED);
         if more > 0 {
@@ -174,7 +172,7 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
     }
 
     /// Returns the limit of a name, if there is one; reports an error if not.
-    pub(crate) fn limit(&self, name: &At<&str>, out: &mut Findings<'_>) -> Option<usize> {
+    pub(crate) fn limit(&self, name: &Text<'_>) -> Option<usize> {
         if let Some(index) = self.names.get(name.value) {
             return Some(*index);
         }
@@ -182,15 +180,15 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
             let known = self.names.keys().map(|name| &**name);
             let help = "write the name of a [[limit]] of the policy";
             let missing = Reason::new("not found in the policy", help);
-            unknown_limit(name, known, missing, out);
+            unknown_limit(name, known, missing);
         }
         None
     }
 
     /// Adds an override, or reports why not.
-    pub(crate) fn add(&mut self, text: &OverrideText<'_>, out: &mut Findings<'_>) {
-        let until = text.until.as_ref().map(|until| moment(until, out));
-        let Some(index) = self.limit(&text.limit, out) else {
+    pub(crate) fn add(&mut self, text: &OverrideText<'_>) {
+        let until = text.until.as_ref().map(moment);
+        let Some(index) = self.limit(&text.limit) else {
             return;
         };
         let draft = &mut self.drafts[index];
@@ -198,9 +196,10 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
             name: &text.set.value,
             text: &text.set.value,
             field: text.stands.field(),
+            at: text.set.at,
         };
-        let allowance = self.numbers.allowance(draft, set, &text.set.at, out);
-        let key = key_of(draft, text, self.ipv6_prefix, out);
+        let allowance = self.numbers.allowance(draft, set);
+        let key = key_of(draft, text, self.ipv6_prefix);
         let (Some(allowance), Some(key), false) = (allowance, key, until == Some(None)) else {
             return;
         };
@@ -215,9 +214,9 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
         if let Some(now) = self.unix_nanos.filter(|now| new.has_ended(*now)) {
             self.ended.count += 1;
             if self.ended.count <= MAX_ENDED {
-                ended(text, now, out);
+                ended(text, now);
             } else if self.ended.count == MAX_ENDED + 1 {
-                self.ended.next = text.until.as_ref().map_or(0..0, |until| until.at.clone());
+                self.ended.next = text.until.as_ref().map_or(0..0, |it| it.at.range());
             }
         }
         let found = &mut self.found[index];
@@ -225,7 +224,7 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
         if found.pattern_count() >= MAX_PATTERNS && key.iter().flatten().any(is_glob) {
             let message = format!("{draft} has more than {MAX_PATTERNS} patterns");
             let label = "one more than allowed";
-            out.error(codes::TOO_MANY, text.at.clone(), message, label)
+            error(codes::TOO_MANY, text.at, message, label)
                 .help("name keys without *, of which there may be many");
             return;
         }
@@ -236,19 +235,14 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
             };
             let message = "this override never applies";
             let label = format!("the same limit and key are {place}");
-            out.warning(codes::OVERRIDE_HIDDEN, text.at.clone(), message, label)
+            warning(codes::OVERRIDE_HIDDEN, text.at, message, label)
                 .help("remove one of the two: the first applies until it is removed");
         }
     }
 }
 
 /// Reads the key; `None` if it is reported as wrong.
-fn key_of(
-    draft: &Draft<'_>,
-    text: &OverrideText<'_>,
-    ipv6_prefix: u8,
-    out: &mut Findings<'_>,
-) -> Option<OverrideKey> {
+fn key_of(draft: &Draft<'_>, text: &OverrideText<'_>, ipv6_prefix: u8) -> Option<OverrideKey> {
     let parts = &draft.rule.key;
     let mut key: OverrideKey = vec![None; parts.len()];
     for (name, value) in &text.key {
@@ -263,20 +257,19 @@ fn key_of(
                 let help = format!("write key = {{ \"{}\" = \"{value}\" }}", parts[0]);
                 (format!("its key is {}", in_backticks(parts)), help)
             };
-            out.error(codes::OVERRIDE, name.at.clone(), message, label)
-                .help(help);
+            error(codes::OVERRIDE, name.at, message, label).help(help);
             return None;
         };
         if key[index].is_some() {
             let message = format!("the key names `{}` twice", parts[index]);
             let label = "one value for each part";
-            out.error(codes::OVERRIDE, name.at.clone(), message, label)
+            error(codes::OVERRIDE, name.at, message, label)
                 .help("leave one of them out, or write `\\;` for a semicolon of a value");
             return None;
         }
-        never_matches(draft, &parts[index], value, out);
+        never_matches(draft, &parts[index], value);
         let case = draft.rule.matcher.path_case;
-        key[index] = Some(pattern(&parts[index], value, case, ipv6_prefix, out)?);
+        key[index] = Some(pattern(&parts[index], value, case, ipv6_prefix)?);
     }
     (!text.key.is_empty()).then_some(key)
 }
@@ -284,18 +277,17 @@ fn key_of(
 /// Reads the value of a part; `None` if it is reported as wrong.
 fn pattern(
     part: &KeyPart,
-    value: &At<&str>,
+    value: &Text<'_>,
     case: PathCase,
     ipv6_prefix: u8,
-    out: &mut Findings<'_>,
 ) -> Option<PartPattern> {
     // A `*` of a route is its own: keys hold the value of `match.path`.
     let has_no_patterns = matches!(part, KeyPart::Ip { .. } | KeyPart::Route);
     let pieces = pieces(value.value);
     if pieces.len() == 1 || has_no_patterns {
         let text = pieces.join("*");
-        let plain = At::new(&*text, value.at.clone());
-        let exact = exact_value(part, &plain, ipv6_prefix, case, out)?;
+        let plain = At::new(&*text, value.at);
+        let exact = exact_value(part, &plain, ipv6_prefix, case)?;
         return Some(PartPattern::Exact(exact));
     }
     let has_no_case = match part {
@@ -313,7 +305,7 @@ fn pattern(
 }
 
 /// Warns of an override that has ended.
-fn ended(text: &OverrideText<'_>, now: u64, out: &mut Findings<'_>) {
+fn ended(text: &OverrideText<'_>, now: u64) {
     let Some(until) = &text.until else {
         return;
     };
@@ -324,18 +316,18 @@ fn ended(text: &OverrideText<'_>, now: u64, out: &mut Findings<'_>) {
     );
     let message = format!("an override of limit `{}` has ended", text.limit);
     let label = format!("it is {now}");
-    out.warning(codes::OVERRIDE_ENDED, until.at.clone(), message, label)
+    warning(codes::OVERRIDE_ENDED, until.at, message, label)
         .help("remove it, or write a later time");
 }
 
 /// Reads a time with an offset, as nanoseconds since 1970; `None` if it is reported as wrong.
-fn moment(text: &At<Cow<'_, str>>, out: &mut Findings<'_>) -> Option<u64> {
+fn moment(text: &At<'_, Cow<'_, str>>) -> Option<u64> {
     if let Ok(moment) = text.value.parse::<Timestamp>() {
         return Some(u64::try_from(moment.as_nanosecond().max(0)).unwrap_or(u64::MAX));
     }
     let message = format!("\"{text}\" is not a time with an offset");
     let label = "expected a date, a time and an offset";
-    out.error(codes::OVERRIDE, text.at.clone(), message, label)
+    error(codes::OVERRIDE, text.at, message, label)
         .help("write for example 2026-12-31T00:00:00Z, or 2026-12-31T00:00:00+01:00");
     None
 }

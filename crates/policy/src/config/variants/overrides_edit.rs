@@ -48,9 +48,10 @@ pub fn override_lines(name: &str, text: &str) -> Vec<(usize, OverrideLine)> {
         let csv = OverridesCsv(text);
         return csv.rows().map(|row| (row.number, row.line)).collect();
     }
-    let document = syntax::parsed(text, &mut Findings::new(text));
+    let findings = Findings::new(text);
+    let document = syntax::parsed(text, &findings);
     let mut lines = LineCounter::new(text);
-    let root = Table::root(document.get_ref(), &OVERRIDES);
+    let root = Table::root(document.get_ref(), &OVERRIDES, &findings);
     let written = written(root, OverridePlace::FileTable, &mut lines);
     written.map(|text| (text.line, line_of(&text))).collect()
 }
@@ -148,7 +149,7 @@ impl<'t> OverridesCsv<'t> {
     }
 
     fn head(&self) -> Option<[Option<usize>; COLUMNS.len()]> {
-        columns(&Records::new(self.0).next()?, &mut Findings::new(self.0))
+        columns(&Records::new(self.0).next()?, &Findings::new(self.0))
     }
 
     fn rows(&self) -> impl Iterator<Item = Row> {

@@ -13,6 +13,7 @@
 //! Errors stand at the field of the policy that names the file, with line and column of the file.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::path::Path;
 
 use super::key_text::key_pairs;
@@ -20,8 +21,8 @@ use super::overrides::{OverridePlace, OverrideReader, OverrideText};
 use crate::KeyPart;
 use crate::config::fields::{MAX_OVERRIDES, OVERRIDES};
 use crate::config::{
-    At, Draft, Findings, LineCounter, PolicyFiles, Reason, Table, codes, first_reason, shown,
-    syntax,
+    At, Draft, Findings, LineCounter, PolicyFiles, Reason, Table, Text, codes, error, first_reason,
+    refuse, shown, syntax,
 };
 
 /// Names of the columns; the first three must be there.
@@ -34,12 +35,7 @@ const NO_HEADING: &str = "the first line names the columns";
 const HEADING: &str = "begin the file with the line: limit,key,set,until,reason";
 
 /// Reads the file that `overrides` names, if it names one.
-pub(crate) fn read(
-    root: Table<'_>,
-    files: &PolicyFiles,
-    overrides: &mut OverrideReader<'_, '_>,
-    out: &mut Findings<'_>,
-) {
+pub(crate) fn read(root: Table<'_>, files: &PolicyFiles, overrides: &mut OverrideReader<'_, '_>) {
     let Some(path) = root.text("overrides") else {
         return;
     };
@@ -49,22 +45,22 @@ pub(crate) fn read(
         Err(reason) => {
             let message = format!("cannot read the overrides `{name}`: {reason}");
             let label = "a path relative to the policy file";
-            out.error(codes::OVERRIDES_FILE, path.at, message, label)
+            error(codes::OVERRIDES_FILE, path.at, message, label)
                 .help("write the path of a CSV or TOML file: overrides = \"overrides.csv\"");
             return;
         }
     };
-    let mut findings = Findings::new(text);
+    let findings = Findings::new(text);
     if is_toml(path.value) {
-        tables(text, overrides, &mut findings);
+        tables(text, overrides, &findings);
     } else {
-        rows(text, overrides, &mut findings);
+        rows(text, overrides, &findings);
     }
     for found in findings.finish() {
         let message = format!("{name}:{}:{}: {}", found.line, found.column, found.message);
-        let (at, help) = (path.at.clone(), found.help.unwrap_or_default());
-        out.push(found.code, found.severity, at, &message, &found.label)
-            .help(help);
+        let (of, at) = (path.at.findings, path.at.range());
+        of.push(found.code, found.severity, at, &message, &found.label)
+            .help(found.help.unwrap_or_default());
     }
 }
 
@@ -75,7 +71,7 @@ pub(super) fn is_toml(name: &str) -> bool {
 }
 
 /// Reads `[[override]]`.
-fn tables(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &mut Findings<'_>) {
+fn tables(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &Findings<'_>) {
     let document = syntax::parsed(text, out);
     let root = document.get_ref();
     if root.is_empty() && out.is_whole() {
@@ -88,12 +84,12 @@ fn tables(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &mut Findings
     }
     out.fields(root, 0..0, &OVERRIDES, OVERRIDES.what);
     let mut lines = LineCounter::new(text);
-    let root = Table::root(root, &OVERRIDES);
-    overrides.tables(root, OverridePlace::FileTable, &mut lines, out);
+    let root = Table::root(root, &OVERRIDES, out);
+    overrides.tables(root, OverridePlace::FileTable, &mut lines);
 }
 
 /// Reads the lines.
-fn rows(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &mut Findings<'_>) {
+fn rows(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &Findings<'_>) {
     let mut records = Records::new(text);
     let Some(head) = records.next() else {
         return heading("the file is empty", out);
@@ -119,7 +115,7 @@ fn rows(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &mut Findings<'
         }
         let cell = |column: usize| {
             let cell = record.cells.get(columns[column]?)?;
-            (!cell.value.is_empty()).then(|| At::new(&*cell.value, cell.at.clone()))
+            (!cell.value.is_empty()).then(|| At::new(&*cell.value, out.place(cell.at.clone())))
         };
         let (Some(limit), Some(key), Some(set)) = (cell(0), cell(1), cell(2)) else {
             let at = record.cells.first().map_or(0..0, |cell| cell.at.clone());
@@ -135,12 +131,12 @@ fn rows(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &mut Findings<'
                 .help("put a value with commas in quotes");
             continue;
         }
-        let Some(index) = overrides.limit(&limit, out) else {
+        let Some(index) = overrides.limit(&limit) else {
             continue;
         };
         let text = OverrideText {
             key: key_of(&parts[index], &key),
-            at: key.at.clone(),
+            at: key.at,
             limit,
             set: borrowed(set),
             until: cell(3).map(borrowed),
@@ -148,21 +144,21 @@ fn rows(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &mut Findings<'
             line: record.line,
             stands: OverridePlace::FileLine,
         };
-        overrides.add(&text, out);
+        overrides.add(&text);
     }
     overrides.count_ended(out);
 }
 
-fn borrowed(cell: At<&str>) -> At<Cow<'_, str>> {
+fn borrowed(cell: Text<'_>) -> At<'_, Cow<'_, str>> {
     At::new(cell.value.into(), cell.at)
 }
 
 /// Returns the parts of a key and their values.
-fn key_of<'t>(parts: &'t [String], key: &At<&'t str>) -> Vec<(At<&'t str>, At<&'t str>)> {
+fn key_of<'t>(parts: &'t [String], key: &Text<'t>) -> Vec<(Text<'t>, Text<'t>)> {
     if let [one] = parts {
-        return vec![(At::new(one, key.at.clone()), key.clone())];
+        return vec![(At::new(one, key.at), *key)];
     }
-    let at = |text: &'t str| At::new(text, key.at.clone());
+    let at = |text: &'t str| At::new(text, key.at);
     let pairs = key_pairs(key.value);
     pairs.map(|(part, value)| (at(part), at(value))).collect()
 }
@@ -170,7 +166,7 @@ fn key_of<'t>(parts: &'t [String], key: &At<&'t str>) -> Vec<(At<&'t str>, At<&'
 /// Returns the index of each column in the file; `None` if they are reported as wrong.
 pub(super) fn columns(
     head: &OverrideRecord<'_>,
-    out: &mut Findings<'_>,
+    out: &Findings<'_>,
 ) -> Option<[Option<usize>; COLUMNS.len()]> {
     let mut found = [None; COLUMNS.len()];
     for (index, cell) in head.cells.iter().enumerate() {
@@ -186,7 +182,7 @@ pub(super) fn columns(
                     "expected a CSV file, or a TOML file with a name that ends in .toml", HEADING;
             };
             let reason = reason.unwrap_or_else(|| Reason::new(NO_HEADING, HEADING));
-            out.refuse(codes::OVERRIDES_FILE, at, message, reason);
+            refuse(codes::OVERRIDES_FILE, out.place(at), message, reason);
             return None;
         };
         found[known] = Some(index);
@@ -201,7 +197,7 @@ pub(super) fn columns(
 }
 
 /// Reports the first line.
-fn heading(message: &str, out: &mut Findings<'_>) {
+fn heading(message: &str, out: &Findings<'_>) {
     out.error(codes::OVERRIDES_FILE, 0..0, message, NO_HEADING)
         .help(HEADING);
 }
@@ -215,9 +211,15 @@ pub(super) struct Records<'t> {
 
 /// One record.
 pub(super) struct OverrideRecord<'t> {
-    pub(super) cells: Vec<At<Cow<'t, str>>>,
+    pub(super) cells: Vec<Cell<'t>>,
     pub(crate) line: usize,
-    pub(super) fault: Option<At<&'static str>>,
+    pub(super) fault: Option<Cell<'static>>,
+}
+
+/// A text of a record, or what is wrong with it.
+pub(super) struct Cell<'t> {
+    pub(super) value: Cow<'t, str>,
+    pub(super) at: Range<usize>,
 }
 
 impl<'t> Iterator for Records<'t> {
@@ -263,7 +265,8 @@ impl<'t> Records<'t> {
             } else {
                 self.plain()
             };
-            record.cells.push(At::new(cell, start..self.at));
+            let at = start..self.at;
+            record.cells.push(Cell { value: cell, at });
             let rest = &self.text[self.at..];
             let Some(next) = rest.chars().next() else {
                 return record;
@@ -278,7 +281,8 @@ impl<'t> Records<'t> {
                 _ => "a quote ends inside a cell",
             };
             // The rest of the line is skipped.
-            record.fault = Some(At::new(message, start..self.at));
+            let (value, at) = (message.into(), start..self.at);
+            record.fault = Some(Cell { value, at });
             self.at += rest.find('\n').unwrap_or(rest.len());
             return record;
         }
@@ -291,14 +295,16 @@ impl<'t> Records<'t> {
         Cow::Borrowed(rest[..length].trim())
     }
 
-    fn quoted(&mut self, fault: &mut Option<At<&'static str>>) -> Cow<'t, str> {
+    fn quoted(&mut self, fault: &mut Option<Cell<'static>>) -> Cow<'t, str> {
         let start = self.at;
         let mut cell = Cow::Borrowed("");
         self.at += 1;
         loop {
             let rest = &self.text[self.at..];
             let Some(length) = rest.find('"') else {
-                *fault = Some(At::new("a quote has no end", start..self.text.len()));
+                let at = start..self.text.len();
+                let value = "a quote has no end".into();
+                *fault = Some(Cell { value, at });
                 self.at = self.text.len();
                 return cell;
             };
