@@ -63,6 +63,7 @@ use self::document::syntax;
 use self::fields::POLICY;
 use self::limit::FileContext;
 use self::limit::draft::Draft;
+use self::limit::extras::SignalReader;
 use self::lints::unreceived::{OpenListeners, unreceived};
 use self::lints::visitors::Visitors;
 use self::quantity::Quantity;
@@ -234,14 +235,19 @@ fn policy(
     let tokens = settings::jwt::tokens(root, files);
     let mut variants = VariantReader::new(&shared.zone, shared.origin, shared.variants);
     let prefix = client_ip.ipv6_prefix;
-    let signals = limit::extras::extras(&mut drafts, &settings, &variants);
-    limit::distinct::distinct(&mut drafts, &variants);
-    limit::priority::priorities(&mut drafts, files);
+    let mut signals = SignalReader::new(&settings);
+    for draft in &mut drafts {
+        limit::extras::soft_or_elastic(draft, &mut signals, &variants);
+        limit::distinct::distinct(draft, &variants);
+        limit::priority::limit_priority(draft, files);
+    }
     limit::otherwise::otherwise(&mut drafts);
     limit::replaces::replaces(&mut drafts);
-    limit::rollout::percents(&drafts);
-    settings::routes::on_limit(&mut drafts, &settings);
-    limit::rollout::candidates(&mut drafts, &variants);
+    for draft in &mut drafts {
+        limit::rollout::has_percent(draft);
+        settings::routes::on_limit(draft, &settings);
+        limit::rollout::candidate(draft, &variants);
+    }
     let asks_for_claims = settings::jwt::required(root, &settings, &drafts);
     let plans = variants::plan::plans(root, prefix, &mut variants, &mut drafts);
     let names = &shared.names;
@@ -276,7 +282,7 @@ fn policy(
         client_ip,
         plans,
         by_hand: Arc::default(),
-        signals,
+        signals: signals.found,
         tokens,
         headers: settings::headers(root),
         settings,

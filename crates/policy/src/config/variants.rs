@@ -94,10 +94,8 @@ impl<'a> VariantReader<'a> {
             return Some(*known);
         }
         let quantity = self.quantity(draft, set)?;
-        if let Some(priority) = draft.rule.priority.as_deref()
-            && !leaves_room(draft, &quantity.algorithm, priority, set.at)
-        {
-            return None;
+        if let Some(priority) = draft.rule.priority.as_deref() {
+            leaves_room(draft, &quantity.algorithm, priority, set.at)?;
         }
         let index = u32::try_from(draft.rule.variants.numbers.len()).ok()?;
         let own = &draft.rule.limit;

@@ -19,28 +19,20 @@ use crate::config::variants::{VariantReader, WINDOWS, counts_values};
 use crate::config::{At, Draft, Reason, codes, first_reason, is_excluded};
 use crate::{Cost, KeyPart, MissingKey, Role};
 
-/// Reads `distinct` of every limit.
-pub(crate) fn distinct(drafts: &mut [Draft<'_>], reader: &VariantReader<'_>) {
-    for draft in drafts {
-        let written = draft.table.text("distinct");
-        let Some(written) = written.filter(|_| !is_excluded(draft.table, "distinct")) else {
-            continue;
-        };
-        let Some(part) = key_part(&written) else {
-            continue;
-        };
-        let what = format!("cannot count \"{written}\"");
-        if draft.cannot(&what, codes::DISTINCT, written.at, refused(draft, &part)) {
-            continue;
-        }
-        let once = At::new(ExtraShare::Permits(1), written.at);
-        if let Some(mut extra) = extra(draft, "seen", Role::Seen, once, reader) {
-            draft.rule.cost = Cost::Fixed(Permits::ONE);
-            extra.rule.cost = Cost::Fixed(Permits::ONE);
-            extra.rule.key.push(part);
-            draft.extra = Some(Box::new(extra));
-        }
-    }
+/// Reads `distinct` of a limit; `None` if it has none, or it is reported as wrong.
+pub(crate) fn distinct(draft: &mut Draft<'_>, reader: &VariantReader<'_>) -> Option<()> {
+    let written = draft.table.text("distinct");
+    let written = written.filter(|_| !is_excluded(draft.table, "distinct"))?;
+    let part = key_part(&written)?;
+    let what = format!("cannot count \"{written}\"");
+    draft.unless(&what, codes::DISTINCT, written.at, refused(draft, &part))?;
+    let once = At::new(ExtraShare::Permits(1), written.at);
+    let mut extra = extra(draft, "seen", Role::Seen, once, reader)?;
+    draft.rule.cost = Cost::Fixed(Permits::ONE);
+    extra.rule.cost = Cost::Fixed(Permits::ONE);
+    extra.rule.key.push(part);
+    draft.extra = Some(Box::new(extra));
+    Some(())
 }
 
 /// Returns why a limit cannot count values.

@@ -46,20 +46,19 @@ impl Draft<'_> {
         matches!(self.rule.role, Role::Allowance)
     }
 
-    /// Reports what the limit cannot do, if there is a reason; returns true if there is.
-    pub(crate) fn cannot(
+    /// Returns `None`, and reports what the limit cannot do, if there is a reason.
+    pub(crate) fn unless(
         &self,
         what: &str,
         code: &'static str,
         at: Place<'_>,
         reason: Option<Reason>,
-    ) -> bool {
+    ) -> Option<()> {
         let Some(reason) = reason else {
-            return false;
+            return Some(());
         };
-        let message = format!("{self} {what}");
-        refuse(code, at, message, reason);
-        true
+        refuse(code, at, format!("{self} {what}"), reason);
+        None
     }
 
     /// Returns true if it is switched off.
@@ -123,17 +122,21 @@ impl LimitList {
             let twice = listed.iter().any(|named| named.value == index);
             let twice = twice.then(|| Reason::new("named twice", "name each limit once"));
             let reason = twice.or_else(|| (self.refused)(by, &drafts[index]));
-            if !self.refuse(by, &text, reason) {
-                listed.push(At::new(index, text.at));
-            }
+            let accepted = self.unless(by, &text, reason);
+            listed.extend(accepted.map(|()| At::new(index, text.at)));
         }
         listed
     }
 
-    /// Reports that a limit cannot name another, if there is a reason; returns true if there is.
-    pub(super) fn refuse(&self, by: &Draft<'_>, name: &Text<'_>, reason: Option<Reason>) -> bool {
+    /// Returns `None`, and reports that a limit cannot name another, if there is a reason.
+    pub(super) fn unless(
+        &self,
+        by: &Draft<'_>,
+        name: &Text<'_>,
+        reason: Option<Reason>,
+    ) -> Option<()> {
         let what = format!("cannot {} `{name}`", self.verb);
-        by.cannot(&what, self.code, name.at, reason)
+        by.unless(&what, self.code, name.at, reason)
     }
 }
 

@@ -41,32 +41,24 @@ const LATENCY: Scalar = Scalar::Span {
 /// `below` of another signal.
 const LEVEL: Scalar = Scalar::Percent { most: MAX_PERCENT };
 
-/// Reads `soft` and `elastic` of every limit, and returns the signals that they name.
-pub(crate) fn extras(
-    drafts: &mut [Draft<'_>],
-    settings: &Settings,
+/// Reads `soft` or `elastic` of a limit; `None` if it has neither, or it is reported as wrong.
+pub(crate) fn soft_or_elastic(
+    draft: &mut Draft<'_>,
+    signals: &mut SignalReader<'_>,
     reader: &VariantReader<'_>,
-) -> Vec<Arc<Signal>> {
-    let mut signals = SignalReader::new(settings);
-    for draft in drafts {
-        let table = draft.table;
-        let word = if table.has("soft") { "soft" } else { "elastic" };
-        let Some(written) = table.table(word).filter(|_| !is_excluded(table, word)) else {
-            continue;
-        };
-        let what = format!("cannot be {word}");
-        if draft.cannot(&what, codes::EXTRA, written.at(), refused(draft)) {
-            continue;
-        }
-        let read = match word {
-            "soft" => soft(written).map(|share| (Role::Soft, share)),
-            _ => elastic(draft, written, &mut signals),
-        };
-        if let Some((role, share)) = read {
-            draft.extra = extra(draft, word, role, share, reader).map(Box::new);
-        }
-    }
-    signals.found
+) -> Option<()> {
+    let table = draft.table;
+    let word = if table.has("soft") { "soft" } else { "elastic" };
+    let written = table.table(word).filter(|_| !is_excluded(table, word))?;
+    let what = format!("cannot be {word}");
+    draft.unless(&what, codes::EXTRA, written.at(), refused(draft))?;
+    let (role, share) = match word {
+        "soft" => (Role::Soft, soft(written)?),
+        _ => elastic(draft, written, signals)?,
+    };
+    let extra = extra(draft, word, role, share, reader)?;
+    draft.extra = Some(Box::new(extra));
+    Some(())
 }
 
 /// Reports a limit that cannot have an extra.
@@ -155,13 +147,13 @@ pub(super) fn beside(own: &Rule, suffix: &str, role: Role, quantity: &Quantity) 
 }
 
 /// Reads signals, and holds those that were found.
-struct SignalReader<'p> {
+pub(crate) struct SignalReader<'p> {
     proxy: Option<&'p ProxySettings>,
-    found: Vec<Arc<Signal>>,
+    pub(crate) found: Vec<Arc<Signal>>,
 }
 
 impl<'p> SignalReader<'p> {
-    fn new(settings: &'p Settings) -> Self {
+    pub(crate) fn new(settings: &'p Settings) -> Self {
         Self {
             proxy: settings.listen.proxy.as_ref(),
             found: Vec::new(),

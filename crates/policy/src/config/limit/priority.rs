@@ -26,26 +26,18 @@ const ALGORITHMS: [&str; 9] = [
     "concurrency",
 ];
 
-/// Reads `priority` of every limit.
-pub(crate) fn priorities(drafts: &mut [Draft<'_>], files: &PolicyFiles) {
-    for draft in drafts {
-        let written = draft.table.table("priority");
-        let Some(table) = written.filter(|_| !is_excluded(draft.table, "priority")) else {
-            continue;
-        };
-        let read = priority(table, draft.rule.matcher.path_case, files);
-        let what = "cannot have a `priority`";
-        if draft.cannot(what, codes::PRIORITY, table.at(), refused(draft)) {
-            continue;
-        }
-        let Some(priority) = read else {
-            continue;
-        };
-        let (algorithm, at) = (&draft.rule.limit.algorithm, table.place("last"));
-        if leaves_room(draft, algorithm, &priority, at) {
-            draft.rule.priority = Some(Box::new(priority));
-        }
-    }
+/// Reads `priority` of a limit; `None` if it has none, or it is reported as wrong.
+pub(crate) fn limit_priority(draft: &mut Draft<'_>, files: &PolicyFiles) -> Option<()> {
+    let written = draft.table.table("priority");
+    let table = written.filter(|_| !is_excluded(draft.table, "priority"))?;
+    let read = priority(table, draft.rule.matcher.path_case, files);
+    let what = "cannot have a `priority`";
+    draft.unless(what, codes::PRIORITY, table.at(), refused(draft))?;
+    let priority = read?;
+    let algorithm = &draft.rule.limit.algorithm;
+    leaves_room(draft, algorithm, &priority, table.place("last"))?;
+    draft.rule.priority = Some(Box::new(priority));
+    Some(())
 }
 
 /// Reads `last` and `match`.
@@ -87,20 +79,20 @@ fn refused(draft: &Draft<'_>) -> Option<Reason> {
     }
 }
 
-/// Returns true if a request without priority ever passes the limit with the numbers of
-/// `algorithm`; reports it if not.
+/// Returns `None`, and reports it, if no request without priority passes the limit with the numbers
+/// of `algorithm`.
 pub(crate) fn leaves_room(
     draft: &Draft<'_>,
     algorithm: &AnyAlgorithm,
     priority: &Priority,
     at: Place<'_>,
-) -> bool {
+) -> Option<()> {
     let cost = draft.rule.cost.least();
     let capacity = algorithm.capacity();
     let headroom = priority.headroom(capacity);
     let needs = headroom.get() + cost.get();
     if needs <= capacity.get() {
-        return true;
+        return Some(());
     }
     let message = format!("{draft} leaves nothing for requests without priority");
     let label =
@@ -108,5 +100,5 @@ pub(crate) fn leaves_room(
     error(codes::PRIORITY, at, message, label)
         .related(draft.quantity_at)
         .help("write a smaller part, or a larger limit");
-    false
+    None
 }

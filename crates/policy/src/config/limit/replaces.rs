@@ -28,7 +28,7 @@ pub(crate) fn replaces(drafts: &mut [Draft<'_>]) {
         let why = "it replaces this limit, by itself or by others";
         let help = "leave one of the names out: where all match, no limit would be asked";
         let reason = Some(Reason::new(why, help));
-        REPLACES.refuse(&drafts[by], &replaced, reason);
+        REPLACES.unless(&drafts[by], &replaced, reason);
     }
     for (by, named) in edges.iter().enumerate() {
         let indices = named.iter().filter_map(|it| u32::try_from(it.value).ok());

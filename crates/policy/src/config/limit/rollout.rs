@@ -13,38 +13,31 @@ use crate::config::variants::{SetText, VariantReader};
 use crate::config::{Draft, Reason, Table, codes, error, first_reason, is_excluded};
 use crate::{KeyShare, Role, Rule, RuleMode};
 
-/// Reads `candidate` of every limit.
-pub(crate) fn candidates(drafts: &mut [Draft<'_>], reader: &VariantReader<'_>) {
-    for draft in drafts {
-        let written = draft.table.text("candidate");
-        let Some(text) = written.filter(|_| !is_excluded(draft.table, "candidate")) else {
-            continue;
-        };
-        let what = "cannot have a candidate";
-        if draft.cannot(what, codes::CANDIDATE, text.at, refused(draft)) {
-            continue;
-        }
-        if matches!(text.value, "unlimited" | "blocked") {
-            let message = format!("\"{text}\" is not a valid `candidate`");
-            error(codes::CANDIDATE, text.at, message, "expected a number")
-                .help("write for example candidate = \"80/1m\"");
-            continue;
-        }
-        let set = SetText::of_limit(text.value, "candidate", text.at);
-        let Some(quantity) = reader.quantity(draft, set) else {
-            continue;
-        };
-        let own = &draft.rule;
-        let candidate = Rule {
-            mode: match own.mode {
-                RuleMode::Off => RuleMode::Off,
-                RuleMode::Enforce | RuleMode::Shadow => RuleMode::Shadow,
-            },
-            percent: None,
-            ..beside(own, "candidate", Role::Candidate, &quantity)
-        };
-        draft.candidate = Some(Box::new(candidate));
+/// Reads `candidate` of a limit; `None` if it has none, or it is reported as wrong.
+pub(crate) fn candidate(draft: &mut Draft<'_>, reader: &VariantReader<'_>) -> Option<()> {
+    let written = draft.table.text("candidate");
+    let text = written.filter(|_| !is_excluded(draft.table, "candidate"))?;
+    let what = "cannot have a candidate";
+    draft.unless(what, codes::CANDIDATE, text.at, refused(draft))?;
+    if matches!(text.value, "unlimited" | "blocked") {
+        let message = format!("\"{text}\" is not a valid `candidate`");
+        error(codes::CANDIDATE, text.at, message, "expected a number")
+            .help("write for example candidate = \"80/1m\"");
+        return None;
     }
+    let set = SetText::of_limit(text.value, "candidate", text.at);
+    let quantity = reader.quantity(draft, set)?;
+    let own = &draft.rule;
+    let candidate = Rule {
+        mode: match own.mode {
+            RuleMode::Off => RuleMode::Off,
+            RuleMode::Enforce | RuleMode::Shadow => RuleMode::Shadow,
+        },
+        percent: None,
+        ..beside(own, "candidate", Role::Candidate, &quantity)
+    };
+    draft.candidate = Some(Box::new(candidate));
+    Some(())
 }
 
 /// Returns why a limit cannot have a candidate.
@@ -65,22 +58,21 @@ pub(super) fn percent(table: Table<'_>) -> Option<KeyShare> {
     KeyShare::from_percent(table.number("percent")?)
 }
 
-/// Reports a `percent` of a limit that refuses no request by itself.
-pub(crate) fn percents(drafts: &[Draft<'_>]) {
-    for draft in drafts.iter().filter(|draft| draft.rule.percent.is_some()) {
-        let reason = first_reason! {
-            draft.is_asked() =>
-                "another limit asks it by `otherwise`, and decides what a refusal does",
-                "write `percent` in the limit that asks";
-            draft.rule.mode == RuleMode::Shadow =>
-                "in shadow mode the limit is enforced for no key",
-                "leave `percent` out, or write mode = \"enforce\" to refuse for this part of the keys";
-            draft.rule.key.is_empty() =>
-                "all requests have one key, so it would be enforced for all of them or for none",
-                "name a key, as in key = [\"ip\"], or try it with mode = \"shadow\"";
-        };
-        let what = "is not enforced for a share of keys";
-        let at = draft.table.place("percent");
-        draft.cannot(what, codes::PERCENT, at, reason);
-    }
+/// Returns `None` if the limit has no `percent`, or it is reported, because the limit refuses no
+/// request by itself.
+pub(crate) fn has_percent(draft: &Draft<'_>) -> Option<()> {
+    draft.rule.percent.as_ref()?;
+    let reason = first_reason! {
+        draft.is_asked() =>
+            "another limit asks it by `otherwise`, and decides what a refusal does",
+            "write `percent` in the limit that asks";
+        draft.rule.mode == RuleMode::Shadow =>
+            "in shadow mode the limit is enforced for no key",
+            "leave `percent` out, or write mode = \"enforce\" to refuse for this part of the keys";
+        draft.rule.key.is_empty() =>
+            "all requests have one key, so it would be enforced for all of them or for none",
+            "name a key, as in key = [\"ip\"], or try it with mode = \"shadow\"";
+    };
+    let what = "is not enforced for a share of keys";
+    draft.unless(what, codes::PERCENT, draft.table.place("percent"), reason)
 }

@@ -129,31 +129,24 @@ pub(super) fn adaptive_concurrency(
     })
 }
 
-/// Reads `on_limit` of every limit.
-pub(crate) fn on_limit(drafts: &mut [Draft<'_>], settings: &Settings) {
-    let proxy = settings.listen.proxy.as_ref();
-    let known: Vec<&str> = proxy
-        .iter()
-        .flat_map(|proxy| &proxy.routes)
-        .map(|route| &*route.name)
-        .collect();
-    for draft in drafts {
-        let written = draft.table.text("on_limit");
-        let Some(text) = written.filter(|_| !is_excluded(draft.table, "on_limit")) else {
-            continue;
-        };
-        let Some(route) = text.value.strip_prefix("route:") else {
-            let message = format!("\"{text}\" is not the name of a route");
-            error(codes::ROUTE, text.at, message, "expected \"route:NAME\"")
-                .help(format!("write on_limit = \"route:{text}\""));
-            continue;
-        };
-        let reason = refused(draft, route, &known, text.at);
-        let what = format!("cannot send requests to the route `{}`", shown(route));
-        if !draft.cannot(&what, codes::ROUTE, text.at, reason) {
-            draft.rule.on_limit = Some(route.into());
-        }
-    }
+/// Reads `on_limit` of a limit; `None` if it has none, or it is reported as wrong.
+pub(crate) fn on_limit(draft: &mut Draft<'_>, settings: &Settings) -> Option<()> {
+    let written = draft.table.text("on_limit");
+    let text = written.filter(|_| !is_excluded(draft.table, "on_limit"))?;
+    let Some(route) = text.value.strip_prefix("route:") else {
+        let message = format!("\"{text}\" is not the name of a route");
+        error(codes::ROUTE, text.at, message, "expected \"route:NAME\"")
+            .help(format!("write on_limit = \"route:{text}\""));
+        return None;
+    };
+    let proxy = settings.listen.proxy.iter();
+    let known = proxy.flat_map(|proxy| &proxy.routes).map(|it| &*it.name);
+    let known: Vec<&str> = known.collect();
+    let reason = refused(draft, route, &known, text.at);
+    let what = format!("cannot send requests to the route `{}`", shown(route));
+    draft.unless(&what, codes::ROUTE, text.at, reason)?;
+    draft.rule.on_limit = Some(route.into());
+    Some(())
 }
 
 /// Warns of routes without `match` that no limit sends requests to.
