@@ -90,6 +90,13 @@ impl Findings<'_> {
 
     /// Checks one value.
     fn value(&self, node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>) {
+        if !self.suits(node, shape, here) {
+            self.wrong_type(node, shape, here);
+        }
+    }
+
+    /// Checks a value of the type of a shape; returns false for one of another type.
+    fn suits(&self, node: &SpannedValue<'_>, shape: &'static Shape, here: Here<'_>) -> bool {
         match (shape, node.get_ref()) {
             (Shape::Text(..) | Shape::Texts(..), DeValue::String(_))
             | (Shape::Numbers(..), DeValue::String(_) | DeValue::Integer(_))
@@ -145,12 +152,12 @@ impl Findings<'_> {
             (Shape::NamedTables(of, most), DeValue::Table(names)) => {
                 self.named_tables(node, names, of, *most, here);
             }
-            (Shape::Either(shapes), _) => match shapes.iter().find(|shape| suits(shape, node)) {
-                Some(shape) => self.value(node, shape, here),
-                None => self.wrong_type(node, shape, here),
-            },
-            _ => self.wrong_type(node, shape, here),
+            (Shape::Either(shapes), _) => {
+                return shapes.iter().any(|shape| self.suits(node, shape, here));
+            }
+            _ => return false,
         }
+        true
     }
 
     /// Checks a list of at most `most` strings, or numbers where the shape has these.
@@ -299,20 +306,4 @@ fn inside(here: Here<'_>) -> String {
         "[store]" => format!("[store.{}]", here.field),
         _ => here.to_string(),
     }
-}
-
-/// Returns true if a value has the type of a shape, which selects one of several.
-fn suits(shape: &Shape, node: &SpannedValue<'_>) -> bool {
-    matches!(
-        (shape, node.get_ref()),
-        (
-            Shape::Text(..) | Shape::Scalar(_) | Shape::Word(_),
-            DeValue::String(_)
-        ) | (Shape::Whole(..), DeValue::Integer(_))
-            | (Shape::Flag, DeValue::Boolean(_))
-            | (Shape::Factor(..), DeValue::Integer(_) | DeValue::Float(_))
-            | (Shape::Table(_) | Shape::Map(..), DeValue::Table(_))
-            | (Shape::Tables { .. }, DeValue::Array(_))
-            | (Shape::Moment, DeValue::Datetime(_) | DeValue::String(_))
-    )
 }
