@@ -7,22 +7,15 @@
 //! Nothing comes back with time, so nothing that paces, bans or empties a record can stand beside
 //! it. While Redis fails, no process counts credits alone: it would give every key its start anew.
 
-use ratekeeper_core::{AnyAlgorithm, Balance, Outage, Permits};
+use ratekeeper_core::{AnyAlgorithm, Balance, Denials, Outage, Permits};
 
-use super::algorithm::no_algorithm;
-use super::{Quantity, Surroundings, free};
+use super::{Quantity, free};
 use crate::Settings;
-use crate::config::{Draft, Table, Text, codes, error, warning};
+use crate::config::{Draft, Table, codes, error, warning};
 
 /// Reads `balance = { start, max }`; `None` if the values make no sense, which is reported.
-pub(super) fn balance(
-    table: Table<'_>,
-    named: Option<Text<'_>>,
-    around: Surroundings<'_>,
-) -> Option<Quantity> {
-    let fields = table.table("balance")?;
+pub(super) fn balance(table: Table<'_>, fields: Table<'_>, denials: Denials) -> Option<Quantity> {
     let at = fields.at();
-    no_algorithm(named, "`balance`", None);
     if table
         .text("scope")
         .is_some_and(|scope| scope.value == "node")
@@ -34,7 +27,7 @@ pub(super) fn balance(
             .related(at)
             .help("leave `scope` out");
     }
-    let is_free = free(around.denials, "`balance`", at, "leave `balance` out");
+    let is_free = free(denials, "`balance`", at, "leave `balance` out");
     let [first, most] = [fields.number_or("start", 0)?, fields.number("max")?].map(Permits::new);
     let limit = match Balance::new(first, most) {
         Ok(limit) => limit,

@@ -7,12 +7,11 @@
 //! Permits are on loan: each comes back when its holder is done, or when the lease ends. So it is
 //! no rate, and nothing that paces or queues can be combined with it.
 
-use ratekeeper_core::{Concurrency, Nanos, Permits};
+use ratekeeper_core::{Concurrency, Denials, Nanos, Permits};
 
-use super::algorithm::no_algorithm;
+use super::Quantity;
 use super::numbers::{Written, built};
-use super::{Quantity, Surroundings};
-use crate::config::{At, Table, Text, codes, warning};
+use crate::config::{At, Table, codes, warning};
 
 /// Lease of a limit without one of its own.
 const DEFAULT_LEASE: Nanos = Nanos::from_secs(60);
@@ -22,13 +21,8 @@ const SHORT_LEASE: Nanos = Nanos::from_millis(100);
 
 /// Reads `concurrency = { max, lease }`, or a number; `None` if the values make no sense, which
 /// is reported.
-pub(super) fn concurrency(
-    table: Table<'_>,
-    named: Option<Text<'_>>,
-    around: Surroundings<'_>,
-) -> Option<Quantity> {
-    let at = table.get("concurrency")?.at;
-    no_algorithm(named, "`concurrency`", None);
+pub(super) fn concurrency(table: Table<'_>, denials: Denials) -> Option<Quantity> {
+    let at = table.place("concurrency");
     let (max, place, lease) = match table.table("concurrency") {
         Some(fields) => {
             let lease = fields.span("lease").unwrap_or(DEFAULT_LEASE);
@@ -46,6 +40,6 @@ pub(super) fn concurrency(
     let words = format!("{permits} at once");
     let text = At::new(&*words, place);
     let limit = built(Concurrency::new(permits, lease), &text, Written::Lease)?;
-    let algorithm = limit.with_denials(around.denials).into();
+    let algorithm = limit.with_denials(denials).into();
     Some(Quantity::new(algorithm, permits, words))
 }

@@ -77,15 +77,17 @@ impl QuantityReader<'_> {
         }
         if let Some(text) = text {
             if table.has("warmup") {
-                return warm_up(table.table("warmup")?, &text, around);
+                return warm_up(table.table("warmup")?, &text, around.denials);
             }
             return anchor.is_none().then(|| self.limit(&text, named))?;
         }
-        if table.has("balance") {
-            return balance(table, named, around);
+        if let Some(fields) = table.table("balance") {
+            no_algorithm(named, "`balance`", None);
+            return balance(table, fields, around.denials);
         }
         if table.has("concurrency") {
-            return concurrency(table, named, around);
+            no_algorithm(named, "`concurrency`", None);
+            return concurrency(table, around.denials);
         }
         if let Some(written) = table.table("bucket") {
             let step = step(written);
@@ -157,7 +159,7 @@ impl QuantityReader<'_> {
             }
             "smooth-bursty" => {
                 let save_up = span("save_up").map(|saves| At::new(saves, place("save_up")));
-                return smooth_bursty(text, save_up, at, self.around);
+                return smooth_bursty(text, save_up, at, denials);
             }
             _ => return self.paced(quota, words, text, written), // a token bucket
         };

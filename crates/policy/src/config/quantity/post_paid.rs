@@ -10,11 +10,11 @@
 //! A request may cost as much as the number in `limit`, so that there is a bound: the wait of the
 //! next request pays its cost.
 
-use ratekeeper_core::{AnyAlgorithm, Error, Nanos, Permits, Quota, WarmUp};
+use ratekeeper_core::{AnyAlgorithm, Denials, Error, Nanos, Permits, Quota, WarmUp};
 
 use super::dated::Dated;
 use super::numbers::{Written, built};
-use super::{Quantity, Surroundings, free};
+use super::{Quantity, free};
 use crate::config::{At, Place, Table, Text, codes, error, rate};
 
 /// Maximum rate: prices are cut to whole microseconds, by up to three a request, which at this
@@ -26,11 +26,7 @@ const COLD_FACTOR: u32 = 3;
 /// Reads `warmup = { period, cold_factor }` beside `limit`; `None` if the values make no sense, which
 /// is reported. A warm-up shorter than a permit is accepted, too: the first permit after a rest is
 /// dearer because of it, as in Guava.
-pub(super) fn warm_up(
-    table: Table<'_>,
-    text: &Text<'_>,
-    around: Surroundings<'_>,
-) -> Option<Quantity> {
+pub(super) fn warm_up(table: Table<'_>, text: &Text<'_>, denials: Denials) -> Option<Quantity> {
     let period = table.span("period")?;
     let factor = table.number_or("cold_factor", COLD_FACTOR)?;
     if let Some(dated) = Dated::read(text.value) {
@@ -40,7 +36,7 @@ pub(super) fn warm_up(
             .help(format!("write limit = \"{}\"", dated.rolling()));
         return None;
     }
-    let quota = quota(text, "`warmup`", table.at(), around)?;
+    let quota = quota(text, "`warmup`", table.at(), denials)?;
     if factor == 1 {
         let warm = quota.time_for(Permits::ONE);
         let message = "a `cold_factor` of 1 leaves nothing to warm up";
@@ -66,9 +62,9 @@ pub(super) fn smooth_bursty(
     text: &Text<'_>,
     save_up: Option<At<'_, Nanos>>,
     at: Place<'_>,
-    around: Surroundings<'_>,
+    denials: Denials,
 ) -> Option<Quantity> {
-    let quota = quota(text, "\"smooth-bursty\"", at, around)?;
+    let quota = quota(text, "\"smooth-bursty\"", at, denials)?;
     let saves = save_up.as_ref().map_or(quota.per(), |it| it.value);
     let interval = quota.time_for(Permits::ONE);
     if let Some(save_up) = save_up.filter(|_| saves < interval) {
@@ -88,10 +84,10 @@ pub(super) fn smooth_bursty(
 
 /// Returns the quota of a post-paid limit; `None` if its prices would be lost in rounding, or if
 /// it is to count denials.
-fn quota(text: &Text<'_>, what: &str, at: Place<'_>, around: Surroundings<'_>) -> Option<Quota> {
+fn quota(text: &Text<'_>, what: &str, at: Place<'_>, denials: Denials) -> Option<Quota> {
     let quota = built(rate(text.value), text, Written::Limit)?;
     let instead = "algorithm = \"token-bucket\"";
-    free(around.denials, what, at, instead)?;
+    free(denials, what, at, instead)?;
     if quota.permits_per_second() > f64::from(MAX_PER_SECOND) {
         let message = format!("\"{}\" is too fast for {what}", text.value);
         let interval = quota.time_for(Permits::ONE);
