@@ -21,7 +21,7 @@ pub(super) mod scope;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ratekeeper_core::{Denials, Limit, LimitId, LimitKeys, Origin, Outage};
+use ratekeeper_core::{Limit, LimitId, LimitKeys, Origin, Outage};
 
 use self::active::{Zones, active};
 use self::alert::alert;
@@ -37,7 +37,7 @@ use super::fields::{MAX_NAME, MAX_VARIANTS};
 use super::quantity::balance;
 use super::quantity::forms::quantity;
 use super::quantity::unit::{in_unit, unit};
-use super::quantity::{Surroundings, quantity_at};
+use super::quantity::{Surroundings, denials, quantity_at};
 use super::variants::{too_many, variants_by_day};
 use super::{Draft, Place, PolicyFiles, Table, ZoneSpec, codes, error};
 use crate::{Correction, KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
@@ -52,7 +52,12 @@ pub(super) struct Defaults<'a> {
 }
 
 impl Defaults<'_> {
-    /// Reads a value as from the table of a limit.
+    /// Reads a value of a limit, or else the default.
+    fn or<T>(&self, limit: Table<'_>, read: fn(Table<'_>) -> Option<T>) -> Option<T> {
+        read(limit).or_else(|| self.read(read))
+    }
+
+    /// Reads a default as from the table of a limit.
     fn read<T>(&self, read: fn(Table<'_>) -> Option<T>) -> Option<T> {
         self.table.and_then(read)
     }
@@ -88,7 +93,7 @@ pub(super) fn limit<'a>(written: Table<'a>, shared: &mut FileContext<'a>) -> Opt
     let named = limit_name(written, &mut shared.names);
     let mut requests = requests(written, shared.files);
     let key = key(written);
-    let case = path_case(written).or_else(|| shared.defaults.read(path_case));
+    let case = shared.defaults.or(written, path_case);
     requests.compare(case.unwrap_or_default(), key.as_deref().unwrap_or_default());
     exclusions(written);
     let active = active(written, &shared.zone, &mut shared.zones);
@@ -99,7 +104,7 @@ pub(super) fn limit<'a>(written: Table<'a>, shared: &mut FileContext<'a>) -> Opt
     if separate(written) {
         missing_key = without_address(missing_key);
     }
-    let denials = denials(written, &shared.defaults);
+    let denials = shared.defaults.or(written, denials).unwrap_or_default();
     let around = Surroundings {
         zone: &shared.zone,
         origin: shared.origin,
@@ -141,9 +146,7 @@ pub(super) fn limit<'a>(written: Table<'a>, shared: &mut FileContext<'a>) -> Opt
     Some(Draft {
         rule: Rule {
             limit,
-            mode: mode(written)
-                .or_else(|| shared.defaults.read(mode))
-                .unwrap_or(RuleMode::Enforce),
+            mode: shared.defaults.or(written, mode).unwrap_or_default(),
             percent: percent(written),
             matcher: requests.matcher,
             active: active.map(Box::new),
@@ -194,24 +197,16 @@ fn outage_of(
     defaults: &Defaults<'_>,
     correction: Option<&Correction>,
 ) -> Outage {
-    let own = outage(written);
+    let chosen = defaults.or(written, outage);
     let chosen = if written.has("balance") {
-        balance::outage(written, own, defaults.read(outage))
+        balance::outage(written, chosen)
     } else {
-        own.or_else(|| defaults.read(outage)).unwrap_or_default()
+        chosen.unwrap_or_default()
     };
     if correction.is_some() {
         is_counted(written, chosen);
     }
     chosen
-}
-
-fn denials(written: Table<'_>, defaults: &Defaults<'_>) -> Denials {
-    let counts = |table: Table<'_>| table.flag("count_denied");
-    match counts(written).or_else(|| defaults.read(counts)) {
-        Some(true) => Denials::Counted,
-        _ => Denials::Free,
-    }
 }
 
 /// Checks the name and enters it in the list of names; `None` if it is missing or refused.

@@ -96,6 +96,16 @@ pub(super) fn quantity_at(limit: Table<'_>) -> Place<'_> {
     }
 }
 
+/// `count_denied`
+pub(super) fn denials(table: Table<'_>) -> Option<Denials> {
+    let is_counted = table.flag("count_denied")?;
+    Some(if is_counted {
+        Denials::Counted
+    } else {
+        Denials::Free
+    })
+}
+
 /// Returns `None`, and reports an error, unless denials are free, as some algorithms require.
 pub(super) fn free(denials: Denials, what: &str, at: Place<'_>, instead: &str) -> Option<()> {
     if denials == Denials::Free {

@@ -28,10 +28,8 @@ pub(super) fn correction(
         ("reserve", estimate),
         ("reset_on", reset_on.as_ref().map(|reset| reset.at)),
     ];
-    let mut corrects = fields
-        .into_iter()
-        .filter_map(|(name, at)| Some((name, at?)));
-    let Some((first, at)) = corrects.next() else {
+    let first = fields.into_iter().find_map(|(name, at)| Some((name, at?)));
+    let Some((first, at)) = first else {
         if let Some(within) = within {
             let message = format!("`report_within` of {table} has no effect");
             let label = "no report corrects the charges of this limit";

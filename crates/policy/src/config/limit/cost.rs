@@ -3,7 +3,6 @@
 use ratekeeper_core::Permits;
 
 use super::requests::matching;
-use crate::config::quantity::unit::cost_in;
 use crate::config::{
     At, Draft, Node, PolicyFiles, Table, codes, error, invalid, is_word, shown, whole,
 };
@@ -103,7 +102,12 @@ fn amount<'a>(node: Node<'a>, field: &str, around: &CostSurroundings<'_>) -> Opt
     let CostSurroundings { limit, unit, .. } = around;
     if let Some(text) = node.value.as_str() {
         if let Some(attribute) = text.strip_prefix("attr:").filter(|name| !name.is_empty()) {
-            return Some(At::new(cost_in(attribute, unit.as_ref()), node.at));
+            let attribute = attribute.to_owned();
+            let cost = match unit {
+                Some(unit) => Cost::Decimal(attribute, unit.clone()),
+                None => Cost::Attribute(attribute),
+            };
+            return Some(At::new(cost, node.at));
         }
         if text.starts_with("json:") || text.starts_with("form:") {
             let label = "expected \"json:/NAME\" or \"form:NAME\"";

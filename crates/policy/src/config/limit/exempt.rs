@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::descriptors::separate;
 use super::draft::{HERE, by_name, unknown_limit};
-use super::requests::requests;
+use super::requests::{requests, takes_all};
 use crate::config::{At, Draft, PolicyFiles, Reason, Table, codes, warning};
 use crate::{Exemption, Glob, Matcher};
 
@@ -80,16 +80,12 @@ fn is_as_wide(exempt: &[(String, Vec<String>)], limit: &Draft<'_>) -> bool {
 
 /// Warns of an exemption that takes every request out.
 fn everything(matcher: &Matcher, table: Table<'_>) {
-    let written = table.get("match");
-    // A matcher without fields whose `match` has some is one with errors.
-    let is_blank = || table.table("match").is_some_and(Table::is_empty);
-    if !matcher.matches_all() || (matcher.fields.is_empty() && !is_blank()) {
-        return;
-    }
-    let at = written.map_or(table.at(), |node| node.at);
-    let message = format!("{table} takes every request out of its limits");
-    warning(codes::EXEMPTS_ALL, at, message, "matches every request").help(
-        "match only the exempt requests, as in match = { path = \"/health\" }; to switch a \
+    if takes_all(table, matcher) {
+        let message = format!("{table} takes every request out of its limits");
+        let at = table.place("match");
+        warning(codes::EXEMPTS_ALL, at, message, "matches every request").help(
+            "match only the exempt requests, as in match = { path = \"/health\" }; to switch a \
              limit off, write mode = \"off\" in it",
-    );
+        );
+    }
 }

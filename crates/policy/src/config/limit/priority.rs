@@ -6,7 +6,7 @@
 
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials};
 
-use super::requests::requests;
+use super::requests::{requests, takes_all};
 use crate::config::{
     Draft, Place, PolicyFiles, Reason, Table, codes, error, first_reason, is_excluded,
 };
@@ -48,9 +48,7 @@ pub(crate) fn priority(
 ) -> Option<Priority> {
     let mut matcher = requests(table, files).matcher;
     matcher.path_case = path_case;
-    // A matcher without fields whose `match` has some is one with errors.
-    let is_blank = table.table("match").is_some_and(Table::is_empty);
-    if is_blank || (!matcher.fields.is_empty() && matcher.matches_all()) {
+    if takes_all(table, &matcher) {
         let message = "the `match` of `priority` is that of every request";
         let label = "all requests would have priority";
         error(codes::PRIORITY, table.at(), message, label)

@@ -80,14 +80,11 @@ impl<'a> Responses<'a> {
 }
 
 fn refusal(table: Table<'_>) -> Refusal {
-    let detail = table.text("detail");
-    if let Some(detail) = &detail {
-        sentence(detail);
-    }
+    let detail = table.text("detail").inspect(sentence);
     Refusal {
         status: table.number("status").unwrap_or(Refusal::default().status),
         body: body(table),
-        detail: table.owned("detail"),
+        detail: detail.map(|detail| detail.value.into()),
     }
 }
 
@@ -98,14 +95,8 @@ fn body(table: Table<'_>) -> Body {
     let Some(table) = table.table("body") else {
         return Body::ProblemJson;
     };
-    let text = table.text("text");
-    let kind = table.text("type");
-    if let Some(text) = &text {
-        sentence(text);
-    }
-    if let Some(kind) = &kind {
-        content_type(kind);
-    }
+    let text = table.text("text").inspect(sentence);
+    let kind = table.text("type").inspect(content_type);
     Body::Text {
         content: text.map(|text| text.value.to_owned()).unwrap_or_default(),
         content_type: kind.map_or(PLAIN_TEXT, |kind| kind.value).to_owned(),

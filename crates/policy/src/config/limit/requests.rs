@@ -31,6 +31,13 @@ pub(crate) fn requests(table: Table<'_>, files: &PolicyFiles) -> Requests {
     matched.map_or_else(Requests::default, |written| matching(written, files))
 }
 
+/// Returns true if a matcher of this table fits every request. One without fields whose `match` has
+/// some is one with errors.
+pub(crate) fn takes_all(table: Table<'_>, matcher: &Matcher) -> bool {
+    let is_blank = || table.table("match").is_some_and(Table::is_empty);
+    matcher.matches_all() && (!matcher.fields.is_empty() || is_blank())
+}
+
 /// Reads the fields of `match`, or those of them that a table may hold.
 pub(super) fn matching(written: Table<'_>, files: &PolicyFiles) -> Requests {
     let mut all = Requests::default();

@@ -5,6 +5,7 @@
 //!   [client_ip]   trusted_headers = ["x-internal"]           a trusted proxy sets or removes it
 //! ```
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use super::unreceived::OpenListeners;
@@ -83,10 +84,9 @@ impl Visitors {
         plans: Option<&Plans>,
         proxy: Option<&ProxySettings>,
     ) {
-        for (index, exemption) in exemptions.iter().enumerate() {
+        for (number, exemption) in (1..).zip(exemptions) {
             if let Some(field) = self.chosen(&exemption.value.matcher) {
-                let what = format!("exempt {}", index + 1);
-                warn(&what, &field.to_string(), exemption.at);
+                warn(format!("exempt {number}"), field, exemption.at);
             }
         }
         let part = plans.and_then(|plans| match &plans.from {
@@ -97,34 +97,32 @@ impl Visitors {
         if let (Some(part), Some(table)) = (part, root.table("plan"))
             && self.sends_part(&part)
         {
-            warn("[plan]", &part.to_string(), table.place("from"));
+            warn("[plan]", part, table.place("from"));
         }
         let mut first = proxy.into_iter().flat_map(ProxySettings::priorities);
         if let Some(field) = first.find_map(|first| self.chosen(&first.matcher))
             && let Some(table) = root.table("listen")
         {
             let what = "the priority of `adaptive_concurrency`";
-            warn(what, &field.to_string(), table.place("proxy"));
+            warn(what, field, table.place("proxy"));
         }
         for draft in drafts {
             let priority = draft.rule.priority.as_ref();
             if let Some(field) = priority.and_then(|it| self.chosen(&it.matcher)) {
-                let what = format!("the priority of {draft}");
                 let at = draft.table.place("priority");
-                warn(&what, &field.to_string(), at);
+                warn(format!("the priority of {draft}"), field, at);
             }
             if let Some(field) = self.left(draft, drafts) {
-                let what = format!("the `match` of {draft}");
-                warn(&what, &field.to_string(), draft.table.place("match"));
+                let at = draft.table.place("match");
+                warn(format!("the `match` of {draft}"), field, at);
             }
             let replaced = draft.rule.replaces.iter();
             let mut replaced = replaced.filter_map(|index| drafts.get(*index as usize));
             if let Some(field) = self.chosen(&draft.rule.matcher)
                 && replaced.any(|other| !super::counts_less(draft, other))
             {
-                let what = format!("`replaces` of {draft}");
                 let at = draft.table.place("replaces");
-                warn(&what, &field.to_string(), at);
+                warn(format!("`replaces` of {draft}"), field, at);
             }
             let mut parts = draft.rule.key.iter();
             let new_each_time = parts.find(|part| {
@@ -202,7 +200,8 @@ fn is_secret(pattern: &Pattern) -> bool {
     is_exact(pattern) && pattern.text().len() >= SECRET
 }
 
-fn warn(what: &str, value: &str, at: Place<'_>) {
+fn warn(what: impl Display, value: impl Display, at: Place<'_>) {
+    let value = value.to_string();
     let message = format!("{what} is decided by `{value}`, which any visitor can send");
     let header = value.strip_prefix("header").map(|name| &name[1..]);
     let help = match header {

@@ -47,15 +47,14 @@ pub(super) fn balance(table: Table<'_>, fields: Table<'_>, denials: Denials) -> 
 
 /// Returns what happens to a balance while Redis fails: refused, unless the limit or the defaults
 /// allow. Reports `on_store_error = "local"` beside it.
-pub(crate) fn outage(table: Table<'_>, own: Option<Outage>, default: Option<Outage>) -> Outage {
-    if own == Some(Outage::Local) {
-        let at = table.place("on_store_error");
+pub(crate) fn outage(table: Table<'_>, chosen: Option<Outage>) -> Outage {
+    let own = table.text("on_store_error");
+    if let Some(own) = own.filter(|own| own.value == "local") {
         let message = "on_store_error = \"local\" cannot be combined with `balance`";
         let label = "each process would give every key its start anew";
-        error(codes::BALANCE, at, message, label)
+        error(codes::BALANCE, own.at, message, label)
             .help("write on_store_error = \"deny\", which is what a balance does, or \"allow\"");
     }
-    let chosen = own.or(default);
     chosen
         .filter(|outage| *outage == Outage::Allow)
         .unwrap_or(Outage::Deny)

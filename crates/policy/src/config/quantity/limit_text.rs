@@ -12,11 +12,11 @@
 
 use std::fmt;
 
-use ratekeeper_core::{AnyAlgorithm, Denials};
+use ratekeeper_core::AnyAlgorithm;
 use toml::de::DeTable;
 
-use super::Surroundings;
 use super::forms::quantity;
+use super::{Surroundings, denials};
 use crate::config::fields::{LIMIT, QUANTITY};
 use crate::config::render::{Colour, render};
 use crate::config::settings;
@@ -83,14 +83,10 @@ fn algorithm(written: &DeTable<'_>, context: Context, out: &Findings<'_>) -> Opt
     out.fields(written, 0..0, &QUANTITY, "the limiter");
     let zone = settings::zone(Table::root(written, &QUANTITY, out));
     let table = Table::root(written, &LIMIT, out); // whose reader asks for more fields
-    let denials = match table.flag("count_denied") {
-        Some(true) => Denials::Counted,
-        _ => Denials::Free,
-    };
     let around = Surroundings {
         zone: &zone,
         origin: context.origin,
-        denials,
+        denials: denials(table).unwrap_or_default(),
     };
     let quantity = quantity(table, around)?;
     if quantity.by_day.is_some() {

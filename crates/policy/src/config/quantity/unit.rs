@@ -13,7 +13,6 @@ use ratekeeper_core::Quota;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::Cost;
 use crate::config::fields::{LIMIT, POLICY};
 use crate::config::{Findings, SpannedValue, Table, codes, error, shown};
 use crate::http::unit::{Decimal, Unit};
@@ -48,14 +47,6 @@ pub(crate) fn unit(table: Table<'_>) -> Option<Unit> {
     let decimals = unit.number("decimals")?;
     let name = unit.text("name")?.value;
     Some(Unit::new(name, decimals))
-}
-
-/// Returns the cost that an attribute holds.
-pub(crate) fn cost_in(attribute: &str, unit: Option<&Unit>) -> Cost {
-    match unit {
-        Some(unit) => Cost::Decimal(attribute.to_owned(), unit.clone()),
-        None => Cost::Attribute(attribute.to_owned()),
-    }
 }
 
 /// Returns a limit in words, with its quantities in the unit: `bucket of 200.00 USD, 50.00 USD/24h`.

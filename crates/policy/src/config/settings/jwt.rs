@@ -7,9 +7,7 @@ use crate::config::{
     Draft, Place, PolicyFiles, Table, Text, codes, error, header_name, shown, warning,
 };
 use crate::model::client::TokenSettings;
-use crate::{
-    Field, KeyPart, Matcher, MissingKey, PlanSource, Plans, ProxySettings, Settings, Tokens,
-};
+use crate::{Field, KeyPart, Matcher, PlanSource, Plans, ProxySettings, Settings, Tokens};
 
 /// Header with the token if `[jwt]` names no other.
 const HEADER: &str = "authorization";
@@ -77,8 +75,7 @@ pub(crate) fn required(root: Table<'_>, settings: &Settings, drafts: &[Draft<'_>
     for draft in drafts {
         let rule = &draft.rule;
         let values = draft.extra.iter().flat_map(|extra| &extra.rule.key);
-        let counts = rule.key.iter().chain(values).any(is_claim)
-            || matches!(&rule.missing_key, MissingKey::Use(part) if is_claim(part));
+        let counts = rule.counted_parts().chain(values).any(is_claim);
         let exempted = rule.exemptions.iter().map(|exempt| &exempt.matcher);
         let preferred = rule.priority.iter().map(|priority| &priority.matcher);
         let mut all = once(&rule.matcher).chain(exempted).chain(preferred);

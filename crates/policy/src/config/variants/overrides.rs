@@ -34,19 +34,13 @@ pub(crate) struct OverrideReader<'r, 'a> {
     written: &'r HashMap<&'a str, Place<'a>>,
     /// By limit.
     found: Vec<Overrides>,
-    ended: EndedOverrides,
+    /// Where the ends stand of those that have ended: the first are named, because contracts end all
+    /// the time.
+    ended: Vec<Range<usize>>,
 }
 
 /// Maximum number of overrides of the policy, or of the file, that are named as ended.
 const MAX_ENDED: usize = 3;
-
-/// Overrides that have ended: contracts end all the time, so only the first are named.
-#[derive(Default)]
-struct EndedOverrides {
-    count: usize,
-    /// The first that is not named.
-    next: Range<usize>,
-}
 
 /// One override as written.
 pub(crate) struct OverrideText<'t> {
@@ -135,7 +129,7 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
             found: vec![Overrides::default(); drafts.len()],
             drafts,
             numbers,
-            ended: EndedOverrides::default(),
+            ended: Vec::new(),
         }
     }
 
@@ -162,11 +156,10 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
     /// Warns of the overrides that have ended and are not named, at the end of a text.
     pub(super) fn count_ended(&mut self, out: &Findings<'_>) {
         let ended = std::mem::take(&mut self.ended);
-        let more = ended.count.saturating_sub(MAX_ENDED);
-        if more > 0 {
-            let message = format!("{more} more overrides have ended");
+        if let Some(next) = ended.get(MAX_ENDED) {
+            let message = format!("{} more overrides have ended", ended.len() - MAX_ENDED);
             let label = "and others below it";
-            out.warning(codes::OVERRIDE_ENDED, ended.next, message, label)
+            out.warning(codes::OVERRIDE_ENDED, next.clone(), message, label)
                 .help("remove them, or write later times");
         }
     }
@@ -211,12 +204,11 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
             line: text.line,
             from_file: text.stands.is_file(),
         };
-        if let Some(now) = self.unix_nanos.filter(|now| new.has_ended(*now)) {
-            self.ended.count += 1;
-            if self.ended.count <= MAX_ENDED {
-                ended(text, now);
-            } else if self.ended.count == MAX_ENDED + 1 {
-                self.ended.next = text.until.as_ref().map_or(0..0, |it| it.at.range());
+        let now = self.unix_nanos.filter(|now| new.has_ended(*now));
+        if let (Some(now), Some(until)) = (now, &text.until) {
+            self.ended.push(until.at.range());
+            if self.ended.len() <= MAX_ENDED {
+                ended(&text.limit, until.at, now);
             }
         }
         let found = &mut self.found[index];
@@ -305,19 +297,15 @@ fn pattern(
 }
 
 /// Warns of an override that has ended.
-fn ended(text: &OverrideText<'_>, now: u64) {
-    let Some(until) = &text.until else {
-        return;
-    };
+fn ended(limit: &Text<'_>, until: Place<'_>, now: u64) {
     let nanos = i128::from(now);
     let now = Timestamp::from_nanosecond(nanos).map_or_else(
         |_| String::new(),
         |now| now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
     );
-    let message = format!("an override of limit `{}` has ended", text.limit);
+    let message = format!("an override of limit `{limit}` has ended");
     let label = format!("it is {now}");
-    warning(codes::OVERRIDE_ENDED, until.at, message, label)
-        .help("remove it, or write a later time");
+    warning(codes::OVERRIDE_ENDED, until, message, label).help("remove it, or write a later time");
 }
 
 /// Reads a time with an offset, as nanoseconds since 1970; `None` if it is reported as wrong.
