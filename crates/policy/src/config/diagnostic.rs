@@ -66,6 +66,14 @@ pub(crate) struct Findings<'t> {
     /// Lines (start of line, in bytes) that the TOML parser could not read. Missing or odd fields
     /// there follow from that.
     unreadable: RefCell<Vec<usize>>,
+    /// The position up to which lines were counted, and their number.
+    lines: Cell<LineCount>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct LineCount {
+    at: usize,
+    number: usize,
 }
 
 /// A place of a text, where findings are reported.
@@ -81,6 +89,11 @@ impl<'a> Place<'a> {
     /// Returns another place of the same text.
     pub(crate) fn of(self, range: Range<usize>) -> Self {
         self.findings.place(range)
+    }
+
+    /// Returns its line, from 1.
+    pub(crate) fn line(self) -> usize {
+        self.findings.line(self.start)
     }
 
     pub(crate) fn range(self) -> Range<usize> {
@@ -242,8 +255,8 @@ impl<'t> Findings<'t> {
 
     /// Returns all findings in the order of the text.
     pub(crate) fn finish(self) -> Vec<Diagnostic> {
-        let (text, unreadable) = (self.text, self.unreadable.into_inner());
-        let mut found = self.found.into_inner();
+        let (text, unreadable) = (self.text, self.unreadable.take());
+        let mut found = self.found.take();
         // A value that the parser made up in place of an unreadable one stands nowhere.
         let is_made_up = |found: &Diagnostic| found.code == codes::TYPE && found.start == found.end;
         found.retain(|found| {
@@ -270,8 +283,28 @@ impl<'t> Findings<'t> {
                 "in the rest of the file".into(),
             ));
         }
-        place(text, &mut found);
+        for finding in &mut found {
+            let before = line_start(text, finding.start)..finding.start;
+            finding.line = self.line(finding.start);
+            finding.column = text[before].chars().count() + 1;
+        }
         found
+    }
+
+    /// Returns the line of a position, from 1. Positions mostly grow: limits stand in the order of
+    /// the file.
+    fn line(&self, position: usize) -> usize {
+        let counted = self.lines.take();
+        let LineCount { at, number } = if position < counted.at {
+            LineCount::default()
+        } else {
+            counted
+        };
+        let passed = self.text.get(at..position).unwrap_or_default();
+        let number = number + passed.matches('\n').count();
+        let at = position;
+        self.lines.set(LineCount { at, number });
+        number + 1
     }
 
     /// Adds a finding.
@@ -347,44 +380,6 @@ fn bounded(words: &str) -> String {
         return words;
     }
     format!("{}...", &words[..floor(&words, MAX_WORDS)])
-}
-
-/// Works out line and column of findings sorted by position.
-fn place(text: &str, found: &mut [Diagnostic]) {
-    let mut lines = LineCounter::new(text);
-    for finding in found {
-        let before = line_start(text, finding.start)..finding.start;
-        finding.line = lines.at(finding.start);
-        finding.column = text[before].chars().count() + 1;
-    }
-}
-
-/// Counts lines up to positions that mostly grow: limits stand in the order of the file.
-pub(super) struct LineCounter<'t> {
-    text: &'t str,
-    at: usize,
-    line: usize,
-}
-
-impl<'t> LineCounter<'t> {
-    pub(crate) const fn new(text: &'t str) -> Self {
-        Self {
-            text,
-            at: 0,
-            line: 1,
-        }
-    }
-
-    /// Returns the line of a position, from 1.
-    pub(crate) fn at(&mut self, position: usize) -> usize {
-        if position < self.at {
-            *self = Self::new(self.text);
-        }
-        let passed = self.text.get(self.at..position).unwrap_or_default();
-        self.line += passed.matches('\n').count();
-        self.at = position;
-        self.line
-    }
 }
 
 /// Cuts `at` to the text, to whole characters and to its first line, because carets stand under

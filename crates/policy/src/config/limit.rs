@@ -162,7 +162,7 @@ pub(super) fn limit<'a>(written: Table<'a>, shared: &mut FileContext<'a>) -> Opt
             keeps_to: quantity.keeps_to,
             text: in_unit(quantity.text, unit.as_ref()),
             unit,
-            line: 0,
+            line: written.at().line(),
             variants,
             role: Role::Limit,
             otherwise: Vec::new(),

@@ -53,7 +53,6 @@ pub use settings::policy_files::{MAX_LIST_BYTES, PolicyFiles};
 pub use variants::key_text::{exact_key_text, is_key_pattern, key_pairs};
 pub use variants::overrides_edit::{OverrideLine, OverridesCsv, override_lines};
 
-use self::diagnostic::LineCounter;
 pub(crate) use self::diagnostic::{Findings, Place, error, invalid, refuse, shown, warning};
 use self::document::exclusions::is_excluded;
 pub(crate) use self::document::read::At;
@@ -222,15 +221,9 @@ fn policy(
         variants: 0,
         names: HashMap::new(),
     };
-    let mut lines = LineCounter::new(text);
-    let mut drafts: Vec<Draft<'_>> = Vec::new();
-    for table in root.tables("limit") {
-        let line = lines.at(table.at().range().start);
-        if let Some(mut draft) = limit::limit(table, &mut shared) {
-            draft.rule.line = line;
-            drafts.push(draft);
-        }
-    }
+    let limits = root.tables("limit");
+    let drafts = limits.filter_map(|table| limit::limit(table, &mut shared));
+    let mut drafts: Vec<Draft<'_>> = drafts.collect();
     let exemptions = limit::exempt::exempt(root, files, &mut drafts);
     let tokens = settings::jwt::tokens(root, files);
     let mut variants = VariantReader::new(&shared.zone, shared.origin, shared.variants);
@@ -252,7 +245,7 @@ fn policy(
     let plans = variants::plan::plans(root, prefix, &mut variants, &mut drafts);
     let names = &shared.names;
     let mut overrides = OverrideReader::new(prefix, unix_nanos, &mut variants, &mut drafts, names);
-    overrides.tables(root, OverridePlace::Policy, &mut lines);
+    overrides.tables(root, OverridePlace::Policy);
     variants::overrides_file::read(root, files, &mut overrides);
     overrides.install();
     let open = OpenListeners::of(context.listeners, &settings);

@@ -14,9 +14,7 @@ use crate::config::document::shape::in_backticks;
 use crate::config::fields::MAX_PATTERNS;
 use crate::config::limit::draft::{by_name, unknown_limit};
 use crate::config::lints::unmatched::never_matches;
-use crate::config::{
-    At, Draft, Findings, LineCounter, Node, Place, Reason, Table, Text, codes, error, warning,
-};
+use crate::config::{At, Draft, Findings, Node, Place, Reason, Table, Text, codes, error, warning};
 use crate::model::keys::overrides::{Override, OverrideKey, Overrides, PartPattern};
 use crate::{Glob, KeyPart, PathCase};
 
@@ -83,13 +81,11 @@ impl OverridePlace {
 
 /// Returns the overrides of `[[override]]` that can be read. The others have been reported:
 /// something is missing there, or of the wrong type.
-pub(super) fn written<'t>(
-    root: Table<'t>,
+pub(super) fn written(
+    root: Table<'_>,
     stands: OverridePlace,
-    lines: &mut LineCounter<'_>,
-) -> impl Iterator<Item = OverrideText<'t>> {
+) -> impl Iterator<Item = OverrideText<'_>> {
     root.tables("override").filter_map(move |written| {
-        let line = lines.at(written.at().range().start);
         let key = written.names("key")?;
         let key = key.filter_map(|(part, value)| Some((part, value.text()?)));
         let until = written.get("until").and_then(|node| {
@@ -106,7 +102,7 @@ pub(super) fn written<'t>(
             set: written.get("set").and_then(Node::text_or_number)?,
             until,
             reason: written.text("reason").map_or("", |reason| reason.value),
-            line,
+            line: written.at().line(),
             stands,
         })
     })
@@ -141,13 +137,8 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
     }
 
     /// Reads `[[override]]` of the policy or of the file.
-    pub(crate) fn tables(
-        &mut self,
-        root: Table<'_>,
-        stands: OverridePlace,
-        lines: &mut LineCounter<'_>,
-    ) {
-        for text in written(root, stands, lines) {
+    pub(crate) fn tables(&mut self, root: Table<'_>, stands: OverridePlace) {
+        for text in written(root, stands) {
             self.add(&text);
         }
         self.count_ended(root.findings());

@@ -14,7 +14,7 @@ use std::ops::Range;
 use super::overrides::{OverridePlace, OverrideText, written};
 use super::overrides_file::{COLUMNS, Records, columns, is_toml};
 use crate::config::fields::OVERRIDES;
-use crate::config::{Findings, LineCounter, Table, syntax};
+use crate::config::{Findings, Table, syntax};
 
 /// One override of a file. Texts are as written; `until` and `reason` may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,9 +50,8 @@ pub fn override_lines(name: &str, text: &str) -> Vec<(usize, OverrideLine)> {
     }
     let findings = Findings::new(text);
     let document = syntax::parsed(text, &findings);
-    let mut lines = LineCounter::new(text);
     let root = Table::root(document.get_ref(), &OVERRIDES, &findings);
-    let written = written(root, OverridePlace::FileTable, &mut lines);
+    let written = written(root, OverridePlace::FileTable);
     written.map(|text| (text.line, line_of(&text))).collect()
 }
 

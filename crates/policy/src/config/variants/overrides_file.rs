@@ -21,8 +21,8 @@ use super::overrides::{OverridePlace, OverrideReader, OverrideText};
 use crate::KeyPart;
 use crate::config::fields::{MAX_OVERRIDES, OVERRIDES};
 use crate::config::{
-    At, Draft, Findings, LineCounter, PolicyFiles, Reason, Table, Text, codes, error, first_reason,
-    refuse, shown, syntax,
+    At, Draft, Findings, PolicyFiles, Reason, Table, Text, codes, error, first_reason, refuse,
+    shown, syntax,
 };
 
 /// Names of the columns; the first three must be there.
@@ -83,9 +83,8 @@ fn tables(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &Findings<'_>
         return;
     }
     out.fields(root, 0..0, &OVERRIDES, OVERRIDES.what);
-    let mut lines = LineCounter::new(text);
     let root = Table::root(root, &OVERRIDES, out);
-    overrides.tables(root, OverridePlace::FileTable, &mut lines);
+    overrides.tables(root, OverridePlace::FileTable);
 }
 
 /// Reads the lines.
