@@ -27,14 +27,6 @@ pub(super) enum AnchorSpec {
     Attribute(String),
 }
 
-/// The first days of the periods of one limit.
-pub(super) enum FirstDay {
-    /// Those of the word.
-    Shared(Word),
-    /// Each key has a day of the month, in this attribute.
-    OfKey(String),
-}
-
 /// Reads `anchor`; reports text that is no day. `None` if it is not written, or wrong.
 pub(super) fn anchor(table: Table<'_>) -> Option<At<'_, AnchorSpec>> {
     let node = table.get("anchor")?;
@@ -95,24 +87,21 @@ fn date(written: Datetime) -> Option<AnchorSpec> {
 }
 
 impl At<'_, AnchorSpec> {
-    /// Returns the first days of the periods of `word`; `None` if the word has no such day, which
-    /// is reported.
-    pub(super) fn first_day(&self, word: Word) -> Option<FirstDay> {
-        let first = match (word, &self.value) {
+    /// Returns `word` with the first day of its periods, which an attribute may state for each key;
+    /// `None` if the word has no such day, which is reported.
+    pub(super) fn first_day(&self, word: Word) -> Option<Word> {
+        Some(match (word, &self.value) {
             (Word::Week(_), AnchorSpec::Weekday(day)) => Word::Week(*day),
             (Word::Week(_), AnchorSpec::Date(date)) => Word::Week(date.weekday()),
             (Word::Month(_), AnchorSpec::Day(day)) => Word::Month(*day),
             (Word::Month(_), AnchorSpec::Date(date)) => Word::Month((*date).into()),
-            (Word::Month(_), AnchorSpec::Attribute(name)) => {
-                return Some(FirstDay::OfKey(name.clone()));
-            }
+            (Word::Month(_), AnchorSpec::Attribute(_)) => word,
             (Word::Year(_), AnchorSpec::Date(date)) => Word::Year(YearDay::from(*date)),
             _ => {
                 self.refuse(word);
                 return None;
             }
-        };
-        Some(FirstDay::Shared(first))
+        })
     }
 
     fn refuse(&self, word: Word) {

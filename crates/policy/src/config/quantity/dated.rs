@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::civil::Weekday;
 use ratekeeper_core::{AnyAlgorithm, Calendar, Permits, Window};
 
-use super::anchor::{AnchorSpec, FirstDay};
+use super::anchor::AnchorSpec;
 use super::numbers::{Written, built};
 use super::{Quantity, QuantityByDay, QuantityKind, Surroundings};
 use crate::config::document::scalar::rolling;
@@ -65,25 +65,25 @@ impl<'a> Dated<'a> {
                 return None;
             }
         };
-        let first_day = match anchor {
+        let word = match anchor {
             Some(anchor) => anchor.first_day(self.word)?,
-            None => FirstDay::Shared(self.word),
+            None => self.word,
         };
         let window = |calendar: Arc<dyn Calendar>| {
             let window = built(Window::calendar(permits, calendar), text, Written::Limit)?;
             Some(AnyAlgorithm::from(window.with_denials(around.denials)))
         };
-        let (algorithm, word, by_day) = match first_day {
-            FirstDay::Shared(word) => (window(calendar(word, zone, around.origin))?, word, None),
-            FirstDay::OfKey(attribute) => {
+        let (algorithm, by_day) = match anchor.map(|anchor| &anchor.value) {
+            Some(AnchorSpec::Attribute(attribute)) => {
                 let mut days = months(&zone, around.origin).into_iter();
                 let first = window(days.next()?)?;
                 let others = days.zip(MonthDay::all().skip(1)).map(|(calendar, day)| {
                     Some((window(calendar)?, text_from(text.value, Word::Month(day))))
                 });
-                let others = others.collect::<Option<_>>()?;
-                (first, self.word, Some(QuantityByDay { attribute, others }))
+                let (attribute, others) = (attribute.clone(), others.collect::<Option<_>>()?);
+                (first, Some(QuantityByDay { attribute, others }))
             }
+            _ => (window(calendar(word, zone, around.origin))?, None),
         };
         let words = text_from(text.value, word);
         Some(Quantity {
