@@ -6,16 +6,19 @@
 //!   3/24h refusals: 1h, 2h, 4h, 8h, 16h, 24h, 24h, ..
 //! ```
 
-use crate::config::quantity::{Quantity, QuantityByDay, quantity_at};
-use crate::config::{Draft, Table, codes, error, warning};
+use std::iter::once;
+
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, BanTerms, Banning, Denials, Permits, Quota};
+
+use crate::config::quantity::{Quantity, quantity_at};
+use crate::config::{Draft, Table, codes, error, warning};
 
 /// `grow` of bans that stay as long as the first.
 const CONSTANT: u32 = 1_000;
 
 /// Returns the quantity with the ban written beside it, if there is one; `None` if the ban is
 /// reported as wrong.
-pub(crate) fn with_ban(table: Table<'_>, quantity: Quantity) -> Option<Quantity> {
+pub(crate) fn with_ban(table: Table<'_>, mut quantity: Quantity) -> Option<Quantity> {
     let Some(ban) = table.table("ban") else {
         return Some(quantity);
     };
@@ -28,28 +31,20 @@ pub(crate) fn with_ban(table: Table<'_>, quantity: Quantity) -> Option<Quantity>
             .help("leave one of them out, or add a second limit with the ban");
         return None;
     }
-    let banning = |algorithm| Banning::new(algorithm, terms).map(AnyAlgorithm::from);
-    let by_day = quantity.by_day.map(|by_day| QuantityByDay {
-        others: by_day
-            .others
-            .into_iter()
-            .map(|(algorithm, text)| (banning(algorithm.clone()).unwrap_or(algorithm), text))
-            .collect(),
-        ..by_day
-    });
-    match banning(quantity.algorithm) {
-        Ok(algorithm) => Some(Quantity {
-            algorithm,
-            by_day,
-            ..quantity
-        }),
-        Err(reason) => {
-            let message = "the values of `ban` cannot be used";
-            error(codes::BAN, ban.at(), message, reason.to_string())
-                .help("write for example within = \"24h\"");
-            None
+    let others = quantity.by_day.iter_mut().flat_map(|it| &mut it.others);
+    let others = others.map(|(algorithm, _)| algorithm);
+    for algorithm in once(&mut quantity.algorithm).chain(others) {
+        match Banning::new(algorithm.clone(), terms) {
+            Ok(banning) => *algorithm = banning.into(),
+            Err(reason) => {
+                let message = "the values of `ban` cannot be used";
+                error(codes::BAN, ban.at(), message, reason.to_string())
+                    .help("write for example within = \"24h\"");
+                return None;
+            }
         }
     }
+    Some(quantity)
 }
 
 /// Returns the part of a limit that makes a refusal mean something else.
