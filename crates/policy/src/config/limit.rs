@@ -125,8 +125,7 @@ pub(super) fn limit<'a>(written: Table<'a>, shared: &mut FileContext<'a>) -> Opt
         .and_then(|quantity| correction(written, settle, quantity));
 
     let outage = outage_of(written, &shared.defaults, correction.as_ref());
-    let (mut quantity, key, cost, named) = (quantity?, key?, cost?, named?);
-    let by_day = quantity.by_day.take();
+    let (quantity, key, cost, named) = (quantity?, key?, cost?, named?);
     let limit = Limit {
         name: named.into(),
         id: LimitId::default(),
@@ -136,8 +135,7 @@ pub(super) fn limit<'a>(written: Table<'a>, shared: &mut FileContext<'a>) -> Opt
         keys: LimitKeys::All,
         algorithm: owing(quantity.algorithm.clone(), correction.as_ref()),
     };
-    let by_day = by_day.map(|by_day| variants_by_day(&limit, &quantity, by_day));
-    let variants = by_day.unwrap_or_default();
+    let variants = variants_by_day(&limit, &quantity);
     shared.variants += variants.numbers.len();
     if shared.variants > MAX_VARIANTS {
         too_many(quantity_at(written));

@@ -29,7 +29,7 @@ use super::limit::draft::ExtraShare;
 use super::limit::priority::leaves_room;
 use super::quantity::forms::quantity;
 use super::quantity::numbers::is_unlimited;
-use super::quantity::{Quantity, QuantityByDay, Surroundings};
+use super::quantity::{Quantity, Surroundings};
 use super::reason::nearest;
 use super::{At, Draft, Findings, Place, Severity, ZoneSpec, codes, error, shown};
 use crate::{Allowance, Cost, Role, Variant, Variants};
@@ -101,7 +101,7 @@ impl<'a> VariantReader<'a> {
         let own = &draft.rule.limit;
         // No name or number of a policy has a `+`.
         let name = format!("{}={}", own.name, set.name.replace(' ', "+"));
-        let mut variants = variants(own, &name, quantity);
+        let mut variants = variants(own, &name, &quantity);
         for variant in &mut variants {
             let algorithm = variant.limit.algorithm.clone();
             variant.limit.algorithm = owing(algorithm, draft.rule.correction.as_deref());
@@ -173,38 +173,32 @@ pub(super) fn too_many(at: Place<'_>) {
 }
 
 /// Returns the variants of a limit for the days on which the months of its keys may begin.
-pub(super) fn variants_by_day(own: &Limit, quantity: &Quantity, by_day: QuantityByDay) -> Variants {
+pub(super) fn variants_by_day(own: &Limit, quantity: &Quantity) -> Variants {
+    let by_day = quantity.by_day.as_ref();
     Variants {
-        numbers: later_days(own, &format!("{}=", own.name), quantity, by_day.others),
-        day_attribute: Some(by_day.attribute.into()),
+        numbers: later_days(own, &format!("{}=", own.name), quantity).collect(),
+        day_attribute: by_day.map(|by_day| by_day.attribute.as_str().into()),
         ..Variants::default()
     }
 }
 
 /// Returns the variants of a limit for a quantity: one, or one for each day on which the months
 /// of its keys may begin.
-fn variants(own: &Limit, name: &str, mut quantity: Quantity) -> Vec<Variant> {
-    let by_day = quantity.by_day.take();
-    let later = by_day.map(|by_day| later_days(own, name, &quantity, by_day.others));
-    let first = variant(own, name.to_owned(), &quantity);
-    std::iter::once(first)
-        .chain(later.into_iter().flatten())
-        .collect()
+fn variants(own: &Limit, name: &str, quantity: &Quantity) -> Vec<Variant> {
+    let first = variant(own, name.to_owned(), quantity);
+    let later = later_days(own, name, quantity);
+    std::iter::once(first).chain(later).collect()
 }
 
 /// Returns the variants from day 2 on, with `@2` to `@31` behind the name.
-fn later_days(
-    own: &Limit,
-    name: &str,
-    quantity: &Quantity,
-    others: Vec<(AnyAlgorithm, String)>,
-) -> Vec<Variant> {
-    let each = (2..).zip(others).map(|(day, (algorithm, text))| {
+fn later_days(own: &Limit, name: &str, quantity: &Quantity) -> impl Iterator<Item = Variant> {
+    let others = quantity.by_day.iter().flat_map(|by_day| &by_day.others);
+    (2..).zip(others).map(move |(day, (algorithm, text))| {
         let mut variant = variant(own, format!("{name}@{day}"), quantity);
-        variant.limit.algorithm = algorithm;
+        variant.limit.algorithm = algorithm.clone();
+        let text = text.clone();
         Variant { text, ..variant }
-    });
-    each.collect()
+    })
 }
 
 /// Returns a variant of a limit.
