@@ -51,15 +51,10 @@ pub fn render(file: &str, text: &str, findings: &[Diagnostic], colour: Colour) -
         Colour::Never => Renderer::plain(),
     };
     let renderer = renderer.decor_style(DecorStyle::Ascii).term_width(WIDTH);
-    let each: Vec<_> = findings
+    let each = findings
         .iter()
-        .map(|finding| one(file, text, finding, &renderer))
-        .collect();
-    let mut page = each.join("\n\n");
-    if !page.is_empty() {
-        page.push('\n');
-    }
-    page
+        .map(|finding| one(file, text, finding, &renderer) + "\n");
+    each.collect::<Vec<_>>().join("\n")
 }
 
 /// Renders findings for a log, where many of one kind add no information: the first of each code,
