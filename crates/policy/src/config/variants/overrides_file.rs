@@ -225,19 +225,11 @@ impl<'t> Iterator for Records<'t> {
     type Item = OverrideRecord<'t>;
 
     fn next(&mut self) -> Option<OverrideRecord<'t>> {
-        loop {
-            let rest = &self.text[self.at..];
-            let empty = rest.len() - rest.trim_start_matches(['\n', '\r']).len();
-            self.line += rest[..empty].matches('\n').count();
-            self.at += empty;
-            if self.at == self.text.len() {
-                return None;
-            }
-            let record = self.record();
-            if !record.cells.is_empty() || record.fault.is_some() {
-                return Some(record);
-            }
-        }
+        let rest = &self.text[self.at..];
+        let empty = rest.len() - rest.trim_start_matches(['\n', '\r']).len();
+        self.line += rest[..empty].matches('\n').count();
+        self.at += empty;
+        (self.at < self.text.len()).then(|| self.record())
     }
 }
 
