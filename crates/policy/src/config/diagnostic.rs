@@ -67,13 +67,7 @@ pub(crate) struct Findings<'t> {
     /// there follow from that.
     unreadable: RefCell<Vec<usize>>,
     /// The position up to which lines were counted, and their number.
-    lines: Cell<LineCount>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct LineCount {
-    at: usize,
-    number: usize,
+    lines: Cell<(usize, usize)>,
 }
 
 /// A place of a text, where findings are reported.
@@ -234,11 +228,7 @@ impl<'t> Findings<'t> {
         word: &str,
         known: impl IntoIterator<Item = &'k str>,
     ) -> Option<&'k str> {
-        if self.is_full() {
-            None
-        } else {
-            nearest(word, known)
-        }
+        (!self.is_full()).then(|| nearest(word, known)).flatten()
     }
 
     /// Returns true if further findings are only counted.
@@ -294,17 +284,12 @@ impl<'t> Findings<'t> {
     /// Returns the line of a position, from 1. Positions mostly grow: limits stand in the order of
     /// the file.
     fn line(&self, position: usize) -> usize {
-        let counted = self.lines.take();
-        let LineCount { at, number } = if position < counted.at {
-            LineCount::default()
-        } else {
-            counted
-        };
-        let passed = self.text.get(at..position).unwrap_or_default();
-        let number = number + passed.matches('\n').count();
-        let at = position;
-        self.lines.set(LineCount { at, number });
-        number + 1
+        let known = self.lines.get();
+        let (from, lines) = if position < known.0 { (0, 0) } else { known };
+        let passed = self.text.get(from..position).unwrap_or_default();
+        let lines = lines + passed.matches('\n').count();
+        self.lines.set((position, lines));
+        lines + 1
     }
 
     /// Adds a finding.

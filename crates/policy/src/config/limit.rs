@@ -31,7 +31,7 @@ use self::descriptors::separate;
 use self::refusal::{NamedResponse, Responses};
 use self::requests::{key, missing_key, name, requests};
 use self::rollout::percent;
-use self::scope::scope;
+use self::scope::{outage, scope};
 use super::document::exclusions::exclusions;
 use super::fields::{MAX_NAME, MAX_VARIANTS};
 use super::quantity::balance;
@@ -239,16 +239,6 @@ fn mode(table: Table<'_>) -> Option<RuleMode> {
     let word: &str = table.owned("mode")?;
     let modes = [RuleMode::Enforce, RuleMode::Shadow, RuleMode::Off];
     modes.into_iter().find(|mode| mode.word() == word) // others are reported
-}
-
-/// `on_store_error`
-fn outage(table: Table<'_>) -> Option<Outage> {
-    Some(match table.text("on_store_error")?.value {
-        "local" => Outage::Local,
-        "allow" => Outage::Allow,
-        "deny" => Outage::Deny,
-        _ => return None, // reported as an unknown value
-    })
 }
 
 /// `path_case`

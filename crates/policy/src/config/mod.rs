@@ -188,12 +188,10 @@ fn load(
     out.fields(document.get_ref(), 0..0, &POLICY, POLICY.what);
     let root = Table::root(document.get_ref(), &POLICY, &out);
     let policy = policy(text, files, root, context, unix_nanos);
+    let warnings = out.finish();
     match policy {
-        Some(policy) if !out.has_errors() => Ok(Loaded {
-            policy,
-            warnings: out.finish(),
-        }),
-        _ => Err(out.finish()),
+        Some(policy) => Ok(Loaded { policy, warnings }),
+        None => Err(warnings),
     }
 }
 

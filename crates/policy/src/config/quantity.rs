@@ -98,12 +98,14 @@ pub(super) fn quantity_at(limit: Table<'_>) -> Place<'_> {
 
 /// `count_denied`
 pub(super) fn denials(table: Table<'_>) -> Option<Denials> {
-    let is_counted = table.flag("count_denied")?;
-    Some(if is_counted {
-        Denials::Counted
-    } else {
-        Denials::Free
-    })
+    let counts = |flag| {
+        if flag {
+            Denials::Counted
+        } else {
+            Denials::Free
+        }
+    };
+    table.flag("count_denied").map(counts)
 }
 
 /// Returns `None`, and reports an error, unless denials are free, as some algorithms require.

@@ -37,12 +37,10 @@ pub(crate) enum ZoneSpec {
 /// Reads `timezone` from the database that is compiled in, so that a policy means the same on
 /// every machine. The cost is that new rules come with a new release.
 pub(crate) fn zone(root: Table<'_>) -> ZoneSpec {
-    let Some(name) = root.text("timezone") else {
-        return if root.has("timezone") {
-            ZoneSpec::Refused
-        } else {
-            ZoneSpec::Unset
-        };
+    let name = match root.text("timezone") {
+        Some(name) => name,
+        None if root.has("timezone") => return ZoneSpec::Refused,
+        None => return ZoneSpec::Unset,
     };
     let zones = TimeZoneDatabase::bundled();
     if let Ok(zone) = zones.get(name.value) {
@@ -51,10 +49,8 @@ pub(crate) fn zone(root: Table<'_>) -> ZoneSpec {
     let names: Vec<_> = zones.available().map(|zone| zone.to_string()).collect();
     let names = names.iter().map(String::as_str);
     let other = "write a name of the IANA database, as in timezone = \"Europe/Oslo\" or \"UTC\"";
-    let help = name
-        .at
-        .findings
-        .meant(name.value, names, "timezone = ", || other.to_owned());
+    let out = root.findings();
+    let help = out.meant(name.value, names, "timezone = ", || other.to_owned());
     let message = format!("unknown time zone \"{name}\"");
     let label = "not in the IANA time zone database";
     error(codes::ZONE, name.at, message, label).help(help);
@@ -157,13 +153,9 @@ pub(super) fn process(root: Table<'_>, files: &PolicyFiles) -> Settings {
     if let (Some(memory), Some(_), None) = (memory, every, &state) {
         let message = "`state_every` of [store.memory] has no effect without `state`";
         let label = "no folder keeps the counters, so a restart forgets them";
-        error(
-            codes::PARAMETERS,
-            memory.place("state_every"),
-            message,
-            label,
-        )
-        .help("add state = \"state\", or leave `state_every` out");
+        let at = memory.place("state_every");
+        error(codes::PARAMETERS, at, message, label)
+            .help("add state = \"state\", or leave `state_every` out");
     }
     Settings {
         timezone: root.owned("timezone"),

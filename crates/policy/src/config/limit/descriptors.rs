@@ -25,7 +25,7 @@ pub(super) fn separate(table: Table<'_>) -> bool {
     let Some(because) = field.or(part).map(|text| text.at) else {
         return false;
     };
-    let report = |what: String, at: Place<'_>, help: String| {
+    let report = |what: String, at: Place<'_>, help: &str| {
         let message = format!("{what} cannot be used in {table}, which is for descriptors");
         let label = "a descriptor has a domain and entries, and nothing else";
         error(codes::DESCRIPTOR, at, message, label)
@@ -37,7 +37,7 @@ pub(super) fn separate(table: Table<'_>) -> bool {
     for name in matched.iter().filter(|name| of_requests(name.value)) {
         let entry = entry(name.value);
         let help = format!("let the caller send it as an entry: descriptor.{entry} = \"value\"");
-        report(format!("`{name}`"), name.at, help);
+        report(format!("`{name}`"), name.at, &help);
     }
     let Some(limit) = limit else {
         return true;
@@ -47,35 +47,25 @@ pub(super) fn separate(table: Table<'_>) -> bool {
         if KeyPart::parse(part.value).is_ok_and(|part| of_requests(&part)) {
             let entry = entry(part.value);
             let help = format!("count by an entry: key = [\"{PART}{entry}\"]");
-            report(format!("key part \"{part}\""), part.at, help);
+            report(format!("key part \"{part}\""), part.at, &help);
         }
     }
     let stand_in = limit.text("missing_key").filter(|text| {
         text.value.starts_with("use:") && !text.value.starts_with("use:descriptor:")
     });
+    if let Some(text) = stand_in {
+        let help = "write missing_key = \"shared\", \"skip\" or \"deny\"";
+        report(format!("missing_key = \"{text}\""), text.at, help);
+    }
     let reserve = || limit.table("cost")?.text("reserve");
+    if let Some(text) = limit.text("cost").or_else(reserve) {
+        let help = "leave it out: the caller sends the cost of a descriptor";
+        report(format!("cost = \"{text}\""), text.at, help);
+    }
     let anchor = limit.text("anchor");
-    for (field, text, help) in [
-        (
-            "missing_key",
-            stand_in,
-            "write missing_key = \"shared\", \"skip\" or \"deny\"",
-        ),
-        (
-            "cost",
-            limit.text("cost").or_else(reserve),
-            "leave it out: the caller sends the cost of a descriptor",
-        ),
-        (
-            "anchor",
-            anchor.filter(|text| text.value.starts_with("attr:")),
-            "write a day for all keys, such as anchor = 15",
-        ),
-    ] {
-        if let Some(text) = text {
-            let what = format!("{field} = \"{text}\"");
-            report(what, text.at, help.to_owned());
-        }
+    if let Some(text) = anchor.filter(|text| text.value.starts_with("attr:")) {
+        let help = "write a day for all keys, such as anchor = 15";
+        report(format!("anchor = \"{text}\""), text.at, help);
     }
     if let Some(queue) = limit.table("queue") {
         let message = format!("`queue` cannot be used in {table}, which is for descriptors");

@@ -1,5 +1,5 @@
 //! Scope: the processes that count a limit together, the name of this one among them, and its share
-//! while the shared store fails.
+//! while the shared store fails, unless it allows or denies all then.
 
 use ratekeeper_core::{Algorithm as _, LimitScope, Outage};
 
@@ -15,6 +15,17 @@ pub(super) fn scope(table: Table<'_>) -> LimitScope {
         Some("node") => LimitScope::Node,
         _ => LimitScope::Cluster, // other words are reported
     }
+}
+
+/// `on_store_error`, of which `error` is a word of `[envoy]` alone.
+pub(crate) fn outage(table: Table<'_>) -> Option<Outage> {
+    Some(match table.text("on_store_error")?.value {
+        "local" => Outage::Local,
+        "allow" => Outage::Allow,
+        "deny" => Outage::Deny,
+        "error" => Outage::Error,
+        _ => return None, // reported as an unknown value
+    })
 }
 
 /// Reads `node` of `[store.redis]`; `Err` if it is reported as wrong.

@@ -1,8 +1,7 @@
 //! `[envoy]`: the configuration files of the Go service, and how the gRPC listener answers.
 
-use ratekeeper_core::Outage;
-
 use super::tls;
+use crate::config::limit::scope::outage;
 use crate::config::{Table, header_name};
 use crate::{EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, envoy};
 
@@ -17,12 +16,7 @@ pub(super) fn envoy_files(envoy: Table<'_>) -> EnvoyFiles {
             shadow_mode: flag("shadow_mode"),
             quota_mode: flag("quota_mode"),
             dynamic_metadata: flag("dynamic_metadata"),
-            outage: match envoy.owned("on_store_error") {
-                Some("allow") => Outage::Allow,
-                Some("deny") => Outage::Deny,
-                Some("error") => Outage::Error,
-                _ => Outage::Local,
-            },
+            outage: outage(envoy).unwrap_or_default(),
         },
     }
 }

@@ -80,11 +80,9 @@ pub(crate) struct ListName<'a> {
 impl<'a> ListName<'a> {
     /// Returns the list that a value names.
     pub(crate) fn of(value: &'a str) -> Option<Self> {
-        let (negated, value) = match value.strip_prefix('!') {
-            Some(value) => (true, value),
-            None => (false, value),
-        };
-        let name = value.strip_prefix("file:")?;
+        let rest = value.strip_prefix('!');
+        let name = rest.unwrap_or(value).strip_prefix("file:")?;
+        let negated = rest.is_some();
         Some(Self { negated, name })
     }
 }
@@ -152,10 +150,8 @@ impl PolicyFiles {
         is_same: impl FnMut(&str) -> bool,
         read: impl FnMut(&str, usize) -> Result<B, String>,
     ) -> Self {
-        if !["file:", "overrides", "_db", "error_pages", "upstream_tls"]
-            .iter()
-            .any(|word| text.contains(word))
-        {
+        let words = ["file:", "overrides", "_db", "error_pages", "upstream_tls"];
+        if !words.iter().any(|word| text.contains(word)) {
             return Self::default(); // most policies: not parsed twice
         }
         // Errors of the text are reported when it is parsed.
@@ -194,14 +190,8 @@ impl PolicyFiles {
         let texts = texts.map(|(name, file)| (name.clone(), file.most));
         let countries = self.countries.as_ref().map(|file| &*file.name);
         let networks = self.networks.as_ref().map(|file| &*file.name);
-        let overrides = self.overrides.clone();
-        self.fetched(
-            texts.collect(),
-            overrides,
-            [countries, networks],
-            is_same,
-            read,
-        )
+        let (overrides, databases) = (self.overrides.clone(), [countries, networks]);
+        self.fetched(texts.collect(), overrides, databases, is_same, read)
     }
 
     /// Reads texts, each with its maximum size, and the databases of countries and of networks.

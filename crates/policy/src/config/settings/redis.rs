@@ -128,11 +128,8 @@ fn url(text: &Text<'_>, kind: UrlKind) -> Option<String> {
         return Some(text.value.into());
     }
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let usual = if kind == UrlKind::Sentinel {
-        "26379"
-    } else {
-        "6379"
-    };
+    let is_sentinel = kind == UrlKind::Sentinel;
+    let usual = if is_sentinel { "26379" } else { "6379" };
     let (host, port) = match address.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port),
         _ => (address, usual),

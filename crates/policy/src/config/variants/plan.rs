@@ -191,10 +191,8 @@ fn from_keys(
             let message = format!("no limit has numbers for the plan `{}`", shown(plan));
             let label = format!("has the numbers of the default plan, `{default}`");
             let other = || "add the plan to `plans` of a limit".to_owned();
-            let help = node
-                .at
-                .findings
-                .meant(plan, names.iter().map(|name| &**name), "", other);
+            let out = node.at.findings;
+            let help = out.meant(plan, names.iter().map(|name| &**name), "", other);
             warning(codes::PLAN_UNUSED, node.at, message, label).help(help);
         }
         plans.insert(value, index.unwrap_or_default());
