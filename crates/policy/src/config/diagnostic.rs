@@ -1,16 +1,15 @@
 //! Diagnostic: one finding about a policy text, and the list that collects them.
 //!
-//! Nothing stops at the first error: each reader of a part of the file reports its errors at a
-//! [`Place`], which knows the [`Findings`] of its text, and goes on. Positions are bytes of the text;
-//! line and column are worked out once, at the end.
+//! Nothing stops at the first error: each reader of a part of the file adds its errors to
+//! [`Findings`] and goes on. Positions are bytes of the text; line and column are worked out
+//! once, at the end.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::ops::Range;
 
 use super::codes;
-use super::reason::{Reason, nearest};
+use super::reason::nearest;
 use super::settings::secrets::masked;
-use crate::ValueError;
 
 /// Maximum number of findings kept of one file; the rest are counted.
 const MAX_FINDINGS: usize = 200;
@@ -57,7 +56,7 @@ pub struct Diagnostic {
 /// The findings of one text, in the making.
 #[derive(Debug, Default)]
 pub(crate) struct Findings<'t> {
-    text: &'t str,
+    pub(super) text: &'t str,
     found: RefCell<Vec<Diagnostic>>,
     /// Number of findings, of which [`MAX_FINDINGS`] are kept.
     count: Cell<usize>,
@@ -70,104 +69,11 @@ pub(crate) struct Findings<'t> {
     lines: Cell<(usize, usize)>,
 }
 
-/// A place of a text, where findings are reported.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
-    /// Those of its text.
-    pub(crate) findings: &'a Findings<'a>,
-    start: usize,
-    end: usize,
-}
-
-impl<'a> Place<'a> {
-    /// Returns another place of the same text.
-    pub(crate) fn of(self, range: Range<usize>) -> Self {
-        self.findings.place(range)
-    }
-
-    /// Returns its line, from 1.
-    pub(crate) fn line(self) -> usize {
-        self.findings.line(self.start)
-    }
-
-    pub(crate) fn range(self) -> Range<usize> {
-        self.start..self.end
-    }
-
-    /// Returns the place of `part` within it; itself if it is not written like that.
-    pub(crate) fn within(self, part: &str) -> Self {
-        let source = self.findings.text.get(self.range());
-        source
-            .and_then(|source| source.find(part))
-            .map_or(self, |found| {
-                let start = self.start + found;
-                self.of(start..start + part.len())
-            })
-    }
-}
-
-impl From<Place<'_>> for Range<usize> {
-    fn from(place: Place<'_>) -> Self {
-        place.range()
-    }
-}
-
-/// Reports an error; a help can be added to the returned finding.
-pub(crate) fn error<'a>(
-    code: &'static str,
-    at: Place<'a>,
-    message: impl Into<String>,
-    label: impl Into<String>,
-) -> RefMut<'a, Diagnostic> {
-    at.findings.error(code, at.range(), message, label)
-}
-
-/// Reports an error with its reason, which is the label and the help.
-pub(crate) fn refuse<'a>(
-    code: &'static str,
-    at: Place<'a>,
-    message: impl Into<String>,
-    reason: Reason,
-) -> RefMut<'a, Diagnostic> {
-    let mut found = error(code, at, message, reason.why);
-    found.help(reason.help);
-    found
-}
-
-/// Reports a value that its type refuses.
-pub(crate) fn invalid(
-    code: &'static str,
-    at: Place<'_>,
-    value: ValueError,
-    label: impl Into<String>,
-) {
-    error(code, at, value.reason, label).help(value.help);
-}
-
-/// Reports a lint.
-pub(crate) fn warning<'a>(
-    code: &'static str,
-    at: Place<'a>,
-    message: impl Into<String>,
-    label: impl Into<String>,
-) -> RefMut<'a, Diagnostic> {
-    at.findings.warning(code, at.range(), message, label)
-}
-
 impl<'t> Findings<'t> {
     pub(crate) fn new(text: &'t str) -> Self {
         Self {
             text,
             ..Self::default()
-        }
-    }
-
-    /// Returns a place of the text.
-    pub(crate) fn place(&self, range: Range<usize>) -> Place<'_> {
-        Place {
-            findings: self,
-            start: range.start,
-            end: range.end,
         }
     }
 
@@ -283,7 +189,7 @@ impl<'t> Findings<'t> {
 
     /// Returns the line of a position, from 1. Positions mostly grow: limits stand in the order of
     /// the file.
-    fn line(&self, position: usize) -> usize {
+    pub(super) fn line(&self, position: usize) -> usize {
         let known = self.lines.get();
         let (from, lines) = if position < known.0 { (0, 0) } else { known };
         let passed = self.text.get(from..position).unwrap_or_default();

@@ -39,7 +39,7 @@ use super::quantity::forms::quantity;
 use super::quantity::unit::{in_unit, unit};
 use super::quantity::{Surroundings, denials, quantity_at};
 use super::variants::{too_many, variants_by_day};
-use super::{Draft, Place, PolicyFiles, Table, ZoneSpec, codes, error};
+use super::{Draft, PolicyFiles, Spot, Table, ZoneSpec, codes, error};
 use crate::{Correction, KeyPart, MissingKey, PathCase, Refusal, Role, Rule, RuleMode};
 
 /// `[defaults]`: values of limits without their own.
@@ -75,7 +75,7 @@ pub(super) struct FileContext<'a> {
     /// Number of variants of the limits so far: those for the days of their keys.
     pub(super) variants: usize,
     /// Name and first place of every limit with a name, including refused ones.
-    pub(super) names: HashMap<&'a str, Place<'a>>,
+    pub(super) names: HashMap<&'a str, Spot<'a>>,
 }
 
 /// `[defaults]`
@@ -208,7 +208,7 @@ fn outage_of(
 }
 
 /// Checks the name and enters it in the list of names; `None` if it is missing or refused.
-fn limit_name<'a>(table: Table<'a>, names: &mut HashMap<&'a str, Place<'a>>) -> Option<&'a str> {
+fn limit_name<'a>(table: Table<'a>, names: &mut HashMap<&'a str, Spot<'a>>) -> Option<&'a str> {
     let text = table.text("name")?;
     if let Some(first) = names.get(text.value) {
         let other = if text.at.findings.is_full() {
@@ -228,7 +228,7 @@ fn limit_name<'a>(table: Table<'a>, names: &mut HashMap<&'a str, Place<'a>>) -> 
 }
 
 /// Returns `signup-2`, or the first number that is free.
-fn another_name(name: &str, names: &HashMap<&str, Place<'_>>) -> String {
+fn another_name(name: &str, names: &HashMap<&str, Spot<'_>>) -> String {
     let short: String = name.chars().take(MAX_NAME - 6).collect();
     let free = |number: &usize| !names.contains_key(&*format!("{short}-{number}"));
     let number = (2..=names.len() + 2).find(free).unwrap_or(2);

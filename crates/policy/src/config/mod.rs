@@ -15,7 +15,7 @@
 //! * `variants/` has other numbers for some keys: plans, and overrides here or in a file.
 //! * `settings/` is all that is no limit: listeners, stores, and the files that a policy names.
 //! * `lints/` reports valid policies that are probably not as intended.
-//! * `codes/` explains each finding.
+//! * `codes/` explains each finding; `spot` has where it is reported.
 //!
 //! The names that most files use are imported here once, and the files take them from here.
 //!
@@ -34,6 +34,7 @@ mod reference;
 mod render;
 mod schema;
 mod settings;
+mod spot;
 mod variants;
 
 use std::collections::HashMap;
@@ -53,10 +54,9 @@ pub use settings::policy_files::{MAX_LIST_BYTES, PolicyFiles};
 pub use variants::key_text::{exact_key_text, is_key_pattern, key_pairs};
 pub use variants::overrides_edit::{OverrideLine, OverridesCsv, override_lines};
 
-pub(crate) use self::diagnostic::{Findings, Place, error, invalid, refuse, shown, warning};
+pub(crate) use self::diagnostic::{Findings, shown};
 use self::document::exclusions::is_excluded;
-pub(crate) use self::document::read::At;
-use self::document::read::{Node, SpannedValue, Table, Text, header_name, whole};
+use self::document::read::{At, Node, SpannedValue, Table, Text, header_name, whole};
 use self::document::scalar::rate;
 use self::document::syntax;
 use self::fields::POLICY;
@@ -69,6 +69,7 @@ use self::quantity::Quantity;
 use self::quantity::unit::Conversions;
 use self::reason::{Reason, first_reason, is_word};
 use self::settings::ZoneSpec;
+use self::spot::{Spot, error, invalid, refuse, warning};
 use self::variants::VariantReader;
 use self::variants::overrides::{OverridePlace, OverrideReader};
 use crate::{Policy, Rules};

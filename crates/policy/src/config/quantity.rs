@@ -15,7 +15,7 @@ pub(super) mod unit;
 use ratekeeper_core::{AnyAlgorithm, Denials, Nanos, Origin, Permits, Quota};
 
 use super::fields::QUANTITIES;
-use super::{Place, Table, ZoneSpec, codes, error};
+use super::{Spot, Table, ZoneSpec, codes, error};
 use crate::model::rules::calendar::Word;
 
 /// The amount that a limit allows.
@@ -89,7 +89,7 @@ pub(super) struct Surroundings<'a> {
 }
 
 /// Returns the place of the numbers of a limit.
-pub(super) fn quantity_at(limit: Table<'_>) -> Place<'_> {
+pub(super) fn quantity_at(limit: Table<'_>) -> Spot<'_> {
     match (limit.first_of(QUANTITIES), limit.table("bucket")) {
         (Some("bucket"), Some(bucket)) => bucket.place("refill"),
         (field, _) => limit.place(field.unwrap_or("limit")),
@@ -109,7 +109,7 @@ pub(super) fn denials(table: Table<'_>) -> Option<Denials> {
 }
 
 /// Returns `None`, and reports an error, unless denials are free, as some algorithms require.
-pub(super) fn free(denials: Denials, what: &str, at: Place<'_>, instead: &str) -> Option<()> {
+pub(super) fn free(denials: Denials, what: &str, at: Spot<'_>, instead: &str) -> Option<()> {
     if denials == Denials::Free {
         return Some(());
     }

@@ -31,7 +31,7 @@ use super::quantity::forms::quantity;
 use super::quantity::numbers::is_unlimited;
 use super::quantity::{Quantity, Surroundings};
 use super::reason::nearest;
-use super::{At, Draft, Findings, Place, Severity, ZoneSpec, codes, error, shown};
+use super::{At, Draft, Findings, Severity, Spot, ZoneSpec, codes, error, shown};
 use crate::{Allowance, Cost, Role, Variant, Variants};
 
 /// Compiles the numbers of plans and overrides, each once.
@@ -51,12 +51,12 @@ pub(super) struct SetText<'a> {
     pub(super) text: &'a str,
     /// Field that holds them, for help: `set`; empty in a file of overrides.
     pub(super) field: &'a str,
-    pub(super) at: Place<'a>,
+    pub(super) at: Spot<'a>,
 }
 
 impl<'a> SetText<'a> {
     /// Returns other numbers of a limit itself, not of some of its keys.
-    pub(super) const fn of_limit(text: &'a str, field: &'a str, at: Place<'a>) -> Self {
+    pub(super) const fn of_limit(text: &'a str, field: &'a str, at: Spot<'a>) -> Self {
         Self {
             name: "",
             text,
@@ -127,7 +127,7 @@ impl<'a> VariantReader<'a> {
         };
         let table = draft.table;
         let findings = Findings::new("");
-        let text = At::new(set.text, findings.place(0..0));
+        let text = At::new(set.text, Spot::new(&findings, 0..0));
         let quantity = written_with(table, &text)
             .and_then(|written| quantity(table.with(&written, &findings), around));
         let mut found = findings.finish().into_iter();
@@ -165,7 +165,7 @@ impl<'a> VariantReader<'a> {
 }
 
 /// Reports more variants than a policy may have.
-pub(super) fn too_many(at: Place<'_>) {
+pub(super) fn too_many(at: Spot<'_>) {
     let message =
         format!("plans, overrides and days of keys have more than {MAX_VARIANTS} numbers");
     error(codes::TOO_MANY, at, message, "more than allowed")

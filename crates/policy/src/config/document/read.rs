@@ -20,7 +20,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::scalar;
 use super::shape::{Shape, TableSpec};
-use crate::config::{Findings, Place, codes, error, shown};
+use crate::config::{Findings, Spot, codes, error, shown};
 use crate::{Secret, is_token};
 
 /// Maximum number of characters of a header name.
@@ -33,7 +33,7 @@ pub(crate) type SpannedValue<'t> = Spanned<DeValue<'t>>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<'a, T> {
     pub(crate) value: T,
-    pub(crate) at: Place<'a>,
+    pub(crate) at: Spot<'a>,
 }
 
 /// A text of the file.
@@ -42,12 +42,12 @@ pub(crate) type Text<'a> = At<'a, &'a str>;
 pub(crate) type Node<'a> = At<'a, &'a DeValue<'a>>;
 
 impl<'a, T> At<'a, T> {
-    pub(crate) fn new(value: T, at: Place<'a>) -> Self {
+    pub(crate) fn new(value: T, at: Spot<'a>) -> Self {
         Self { value, at }
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> Spot<'a> {
     /// Returns a value of the same document.
     pub(crate) fn node(self, node: &'a SpannedValue<'a>) -> Node<'a> {
         At::new(node.get_ref(), self.of(node.span()))
@@ -103,7 +103,7 @@ impl<T: AsRef<str>> fmt::Display for At<'_, T> {
 pub(crate) struct Table<'a> {
     written: &'a DeTable<'a>,
     spec: &'static TableSpec,
-    at: Place<'a>,
+    at: Spot<'a>,
     /// Name of the list that holds it; empty if none does.
     list: &'static str,
     /// Its index in that list.
@@ -117,10 +117,10 @@ impl<'a> Table<'a> {
         spec: &'static TableSpec,
         findings: &'a Findings<'a>,
     ) -> Self {
-        Self::new(written, spec, findings.place(0..0))
+        Self::new(written, spec, Spot::new(findings, 0..0))
     }
 
-    fn new(written: &'a DeTable<'a>, spec: &'static TableSpec, at: Place<'a>) -> Self {
+    fn new(written: &'a DeTable<'a>, spec: &'static TableSpec, at: Spot<'a>) -> Self {
         Self {
             written,
             spec,
@@ -131,7 +131,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the place of the table; empty for that of a whole file.
-    pub(crate) fn at(self) -> Place<'a> {
+    pub(crate) fn at(self) -> Spot<'a> {
         self.at
     }
 
@@ -161,7 +161,7 @@ impl<'a> Table<'a> {
         written: &'b DeTable<'b>,
         findings: &'b Findings<'b>,
     ) -> Table<'b> {
-        let at = findings.place(self.at.range());
+        let at = Spot::new(findings, self.at.range());
         Table {
             written,
             at,
@@ -195,7 +195,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the place of a field; empty if it is not written.
-    pub(crate) fn place(self, name: &str) -> Place<'a> {
+    pub(crate) fn place(self, name: &str) -> Spot<'a> {
         self.get(name).map_or(self.at.of(0..0), |node| node.at)
     }
 

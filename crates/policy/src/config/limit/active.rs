@@ -17,7 +17,7 @@ use toml::value::{Datetime, Offset};
 
 use crate::config::settings;
 use crate::config::{
-    At, Draft, Place, Table, Text, ZoneSpec, codes, error, first_reason, refuse, shown, warning,
+    At, Draft, Spot, Table, Text, ZoneSpec, codes, error, first_reason, refuse, shown, warning,
 };
 use crate::model::rules::active::{Days, Hours, Schedule};
 use crate::model::rules::calendar::zone_name;
@@ -72,7 +72,7 @@ pub(super) fn active(limit: Table<'_>, of_policy: &ZoneSpec, zones: &mut Zones) 
     Some(Active::new(schedule))
 }
 
-fn no_zone(at: Place<'_>, limit: Table<'_>) {
+fn no_zone(at: Spot<'_>, limit: Table<'_>) {
     let message = format!("`active` of {limit} has no time zone");
     let label = "hours, days and dates without an offset need one";
     error(codes::NO_ZONE, at, message, label)
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn hours_are_written_with_two_digits_each() {
         let findings = Findings::new("");
-        let text = |text| At::new(text, findings.place(0..0));
+        let text = |text| At::new(text, Spot::new(&findings, 0..0));
         for (written, expected) in [
             ("01:00-06:00", Some((3_600, 21_600))),
             ("00:00-24:00", Some((0, 86_400))),

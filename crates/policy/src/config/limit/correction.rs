@@ -5,7 +5,7 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Call, Nanos, Outage};
 
 use crate::config::quantity::quantity_at;
 use crate::config::{
-    At, Node, Place, Quantity, Table, codes, error, first_reason, refuse, shown, whole,
+    At, Node, Quantity, Spot, Table, codes, error, first_reason, refuse, shown, whole,
 };
 use crate::{Correction, CostSource, ResultSet};
 
@@ -111,7 +111,7 @@ pub(super) fn is_counted(table: Table<'_>, outage: Outage) {
 }
 
 /// Reports limits that cannot give back: permits on loan, and algorithms without refunds.
-fn can_be_corrected(table: Table<'_>, field: &str, at: Place<'_>, quantity: &Quantity) {
+fn can_be_corrected(table: Table<'_>, field: &str, at: Spot<'_>, quantity: &Quantity) {
     let algorithm = &quantity.algorithm;
     let gives_back = field == "reset_on" || algorithm.supports(Call::Refund).is_ok();
     let reason = first_reason! {

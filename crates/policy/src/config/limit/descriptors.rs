@@ -2,7 +2,7 @@
 
 use crate::KeyPart;
 use crate::config::fields::MATCH;
-use crate::config::{Place, Table, codes, error};
+use crate::config::{Spot, Table, codes, error};
 
 /// Fields of `match` that look at descriptors.
 const FIELDS: [&str; 2] = ["domain", "descriptor"];
@@ -25,7 +25,7 @@ pub(super) fn separate(table: Table<'_>) -> bool {
     let Some(because) = field.or(part).map(|text| text.at) else {
         return false;
     };
-    let report = |what: String, at: Place<'_>, help: &str| {
+    let report = |what: String, at: Spot<'_>, help: &str| {
         let message = format!("{what} cannot be used in {table}, which is for descriptors");
         let label = "a descriptor has a domain and entries, and nothing else";
         error(codes::DESCRIPTOR, at, message, label)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ratekeeper_core::Denials;
 
 use crate::config::quantity::QuantityKind;
-use crate::config::{At, Place, Reason, Table, Text, codes, error, refuse};
+use crate::config::{At, Reason, Spot, Table, Text, codes, error, refuse};
 use crate::model::rules::chain::percent_of;
 use crate::{Role, Rule, RuleMode};
 
@@ -22,9 +22,9 @@ pub(crate) struct Draft<'a> {
     pub(crate) kind: QuantityKind,
     pub(crate) denials: Denials,
     /// Where its quantity stands.
-    pub(crate) quantity_at: Place<'a>,
+    pub(crate) quantity_at: Spot<'a>,
     /// Where its cost stands, or the highest of its prices; empty if none is written.
-    pub(crate) cost_at: Place<'a>,
+    pub(crate) cost_at: Spot<'a>,
     /// Its extra, if it is soft or elastic.
     pub(crate) extra: Option<Box<Extra<'a>>>,
     /// The rule with its other number, if it has a candidate.
@@ -51,7 +51,7 @@ impl Draft<'_> {
         &self,
         what: &str,
         code: &'static str,
-        at: Place<'_>,
+        at: Spot<'_>,
         reason: Option<Reason>,
     ) -> Option<()> {
         let Some(reason) = reason else {

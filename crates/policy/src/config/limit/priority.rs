@@ -8,7 +8,7 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials};
 
 use super::requests::{requests, takes_all};
 use crate::config::{
-    Draft, Place, PolicyFiles, Reason, Table, codes, error, first_reason, is_excluded,
+    Draft, PolicyFiles, Reason, Spot, Table, codes, error, first_reason, is_excluded,
 };
 use crate::{PathCase, Priority};
 
@@ -83,7 +83,7 @@ pub(crate) fn leaves_room(
     draft: &Draft<'_>,
     algorithm: &AnyAlgorithm,
     priority: &Priority,
-    at: Place<'_>,
+    at: Spot<'_>,
 ) -> Option<()> {
     let cost = draft.rule.cost.least();
     let capacity = algorithm.capacity();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::requests::name;
-use crate::config::{Place, Table, Text, codes, error, is_word, shown, warning};
+use crate::config::{Spot, Table, Text, codes, error, is_word, shown, warning};
 use crate::{Body, Refusal};
 
 /// Maximum size in bytes of `detail`, and of the text of a body.
@@ -26,7 +26,7 @@ pub(super) struct NamedResponse<'a> {
     /// True if it sets a status itself, which precedes the status of `[defaults]`.
     pub(super) has_status: bool,
     /// Where its name stands.
-    at: Place<'a>,
+    at: Spot<'a>,
     used: bool,
 }
 

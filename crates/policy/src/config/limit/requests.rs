@@ -9,7 +9,7 @@ use crate::config::document::meant;
 use crate::config::fields::{MAX_MATCH_VALUES, MAX_NAME, MAX_NAMES};
 use crate::config::settings::policy_files::ListName;
 use crate::config::{
-    At, Node, Place, PolicyFiles, Table, Text, codes, error, header_name, invalid, shown, warning,
+    At, Node, PolicyFiles, Spot, Table, Text, codes, error, header_name, invalid, shown, warning,
 };
 use crate::{EntryName, Field, KeyPart, Matcher, MissingKey, PathCase, Pattern, Patterns};
 
@@ -150,7 +150,7 @@ impl Requests {
 
 /// Warns of a field with values of which each is excluded. Values with several spellings, and GET,
 /// which HEAD also is, may match nevertheless.
-fn no_value_left(field: &Field, patterns: &[Pattern], at: Place<'_>) {
+fn no_value_left(field: &Field, patterns: &[Pattern], at: Spot<'_>) {
     let is_plain = matches!(field, Field::Method | Field::Host | Field::Ip);
     let (excluded, wanted): (Vec<_>, Vec<_>) = patterns.iter().partition(|it| it.negated);
     let is_excluded = |it: &&Pattern| {

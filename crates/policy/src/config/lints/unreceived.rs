@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::config::{At, Draft, Listeners, Place, Table, codes, error};
+use crate::config::{At, Draft, Listeners, Spot, Table, codes, error};
 use crate::{Cost, Exemption, Field, KeyPart, Matcher, PlanSource, Plans, Settings};
 
 /// The listeners that receive requests.
@@ -73,7 +73,7 @@ pub(crate) fn unreceived(
     if open.http || !(open.proxy || open.grpc) {
         return;
     }
-    let report = |what: &str, value: String, at: Place<'_>| {
+    let report = |what: &str, value: String, at: Spot<'_>| {
         let message = format!("{what} needs `{value}`, which no listener receives");
         let of_request = "a value of the request, such as \"header:x-user\"";
         let (label, instead, listener) = match &*value {

@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use super::unreceived::OpenListeners;
-use crate::config::{At, Draft, Place, Table, codes, header_name, warning};
+use crate::config::{At, Draft, Spot, Table, codes, header_name, warning};
 use crate::{
     ClientIp, Exemption, Field, KeyPart, Matcher, MissingKey, Pattern, PlanSource, Plans,
     ProxySettings,
@@ -200,7 +200,7 @@ fn is_secret(pattern: &Pattern) -> bool {
     is_exact(pattern) && pattern.text().len() >= SECRET
 }
 
-fn warn(what: impl Display, value: impl Display, at: Place<'_>) {
+fn warn(what: impl Display, value: impl Display, at: Spot<'_>) {
     let value = value.to_string();
     let message = format!("{what} is decided by `{value}`, which any visitor can send");
     let header = value.strip_prefix("header").map(|name| &name[1..]);

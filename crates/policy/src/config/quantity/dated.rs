@@ -11,7 +11,7 @@ use super::anchor::AnchorSpec;
 use super::numbers::{Written, built};
 use super::{Quantity, QuantityByDay, QuantityKind, Surroundings};
 use crate::config::document::scalar::rolling;
-use crate::config::{At, Place, Text, ZoneSpec, codes, error, rate};
+use crate::config::{At, Spot, Text, ZoneSpec, codes, error, rate};
 use crate::model::rules::calendar::{MonthDay, Word, YearDay, calendar, months};
 
 /// `20/day`
@@ -97,7 +97,7 @@ impl<'a> Dated<'a> {
         })
     }
 
-    fn no_algorithm(&self, permits: Permits, at: Place<'_>) {
+    fn no_algorithm(&self, permits: Permits, at: Spot<'_>) {
         let (name, rolling) = (self.word, self.duration());
         let message = format!("this algorithm cannot follow the calendar (\"{name}\")");
         let label = "calendar periods are counted by \"fixed-window\"";

@@ -30,7 +30,7 @@ use super::post_paid::{smooth_bursty, warm_up};
 use super::queue::{QueueSpec, queue};
 use super::{Quantity, QuantityKind, Refill, Surroundings, free};
 use crate::config::limit::ban::with_ban;
-use crate::config::{At, Place, Table, Text, codes, error, rate};
+use crate::config::{At, Spot, Table, Text, codes, error, rate};
 
 /// Sub-buckets of `algorithm = "sub-buckets"`.
 const DEFAULT_SUB_BUCKETS: u32 = 6;
@@ -274,7 +274,7 @@ fn log(
     table: Table<'_>,
     quota: Quota,
     gap: Nanos,
-    gap_at: Place<'_>,
+    gap_at: Spot<'_>,
     text: &Text<'_>,
 ) -> Option<Result<Log, Error>> {
     let (permits, per) = (quota.permits().get(), quota.per());

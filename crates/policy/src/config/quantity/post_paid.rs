@@ -15,7 +15,7 @@ use ratekeeper_core::{AnyAlgorithm, Denials, Error, Nanos, Permits, Quota, WarmU
 use super::dated::Dated;
 use super::numbers::{Written, built};
 use super::{Quantity, free};
-use crate::config::{At, Place, Table, Text, codes, error, rate};
+use crate::config::{At, Spot, Table, Text, codes, error, rate};
 
 /// Maximum rate: prices are cut to whole microseconds, by up to three a request, which at this
 /// many permits a second is three quarters of the price of a permit.
@@ -61,7 +61,7 @@ pub(super) fn warm_up(table: Table<'_>, text: &Text<'_>, denials: Denials) -> Op
 pub(super) fn smooth_bursty(
     text: &Text<'_>,
     save_up: Option<At<'_, Nanos>>,
-    at: Place<'_>,
+    at: Spot<'_>,
     denials: Denials,
 ) -> Option<Quantity> {
     let quota = quota(text, "\"smooth-bursty\"", at, denials)?;
@@ -84,7 +84,7 @@ pub(super) fn smooth_bursty(
 
 /// Returns the quota of a post-paid limit; `None` if its prices would be lost in rounding, or if
 /// it is to count denials.
-fn quota(text: &Text<'_>, what: &str, at: Place<'_>, denials: Denials) -> Option<Quota> {
+fn quota(text: &Text<'_>, what: &str, at: Spot<'_>, denials: Denials) -> Option<Quota> {
     let quota = built(rate(text.value), text, Written::Limit)?;
     let instead = "algorithm = \"token-bucket\"";
     free(denials, what, at, instead)?;

@@ -4,7 +4,7 @@ use std::iter::once;
 use std::sync::Arc;
 
 use crate::config::{
-    Draft, Place, PolicyFiles, Table, Text, codes, error, header_name, shown, warning,
+    Draft, PolicyFiles, Spot, Table, Text, codes, error, header_name, shown, warning,
 };
 use crate::model::client::TokenSettings;
 use crate::{Field, KeyPart, Matcher, PlanSource, Plans, ProxySettings, Settings, Tokens};
@@ -45,7 +45,7 @@ pub(crate) fn tokens(root: Table<'_>, files: &PolicyFiles) -> Option<Arc<Tokens>
     tokens.ok().map(Arc::new)
 }
 
-fn refuse(reason: String, at: Place<'_>, help: &str) {
+fn refuse(reason: String, at: Spot<'_>, help: &str) {
     let label = "no token could be verified";
     error(codes::TOKENS, at, reason, label).help(help);
 }
@@ -122,7 +122,7 @@ pub(crate) fn has_tokens(root: Table<'_>, text: &Text<'_>) -> bool {
     false
 }
 
-fn no_tokens(message: String, at: Place<'_>) {
+fn no_tokens(message: String, at: Spot<'_>) {
     let label = "the policy has no [jwt], so no token is verified";
     error(codes::TOKENS, at, message, label)
         .help("add [jwt] with keys = \"file:jwks.json\" and algorithms = [\"RS256\"]");

@@ -14,7 +14,7 @@ use crate::config::document::shape::in_backticks;
 use crate::config::fields::MAX_PATTERNS;
 use crate::config::limit::draft::{by_name, unknown_limit};
 use crate::config::lints::unmatched::never_matches;
-use crate::config::{At, Draft, Findings, Node, Place, Reason, Table, Text, codes, error, warning};
+use crate::config::{At, Draft, Findings, Node, Reason, Spot, Table, Text, codes, error, warning};
 use crate::model::keys::overrides::{Override, OverrideKey, Overrides, PartPattern};
 use crate::{Glob, KeyPart, PathCase};
 
@@ -29,7 +29,7 @@ pub(crate) struct OverrideReader<'r, 'a> {
     /// Limits by name.
     names: BTreeMap<Arc<str>, usize>,
     /// Names of all limits, those with errors too.
-    written: &'r HashMap<&'a str, Place<'a>>,
+    written: &'r HashMap<&'a str, Spot<'a>>,
     /// By limit.
     found: Vec<Overrides>,
     /// Where the ends stand of those that have ended: the first are named, because contracts end all
@@ -49,7 +49,7 @@ pub(crate) struct OverrideText<'t> {
     pub(crate) until: Option<At<'t, Cow<'t, str>>>,
     pub(crate) reason: &'t str,
     /// Range of the key.
-    pub(crate) at: Place<'t>,
+    pub(crate) at: Spot<'t>,
     pub(crate) line: usize,
     pub(super) stands: OverridePlace,
 }
@@ -115,7 +115,7 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
         unix_nanos: Option<u64>,
         numbers: &'r mut VariantReader<'a>,
         drafts: &'r mut [Draft<'a>],
-        written: &'r HashMap<&'a str, Place<'a>>,
+        written: &'r HashMap<&'a str, Spot<'a>>,
     ) -> Self {
         Self {
             written,
@@ -288,7 +288,7 @@ fn pattern(
 }
 
 /// Warns of an override that has ended.
-fn ended(limit: &Text<'_>, until: Place<'_>, now: u64) {
+fn ended(limit: &Text<'_>, until: Spot<'_>, now: u64) {
     let nanos = i128::from(now);
     let now = Timestamp::from_nanosecond(nanos).map_or_else(
         |_| String::new(),

@@ -21,8 +21,8 @@ use super::overrides::{OverridePlace, OverrideReader, OverrideText};
 use crate::KeyPart;
 use crate::config::fields::{MAX_OVERRIDES, OVERRIDES};
 use crate::config::{
-    At, Draft, Findings, PolicyFiles, Reason, Table, Text, codes, error, first_reason, refuse,
-    shown, syntax,
+    At, Draft, Findings, PolicyFiles, Reason, Spot, Table, Text, codes, error, first_reason,
+    refuse, shown, syntax,
 };
 
 /// Names of the columns; the first three must be there.
@@ -114,7 +114,7 @@ fn rows(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &Findings<'_>) 
         }
         let cell = |column: usize| {
             let cell = record.cells.get(columns[column]?)?;
-            (!cell.value.is_empty()).then(|| At::new(&*cell.value, out.place(cell.at.clone())))
+            (!cell.value.is_empty()).then(|| At::new(&*cell.value, Spot::new(out, cell.at.clone())))
         };
         let (Some(limit), Some(key), Some(set)) = (cell(0), cell(1), cell(2)) else {
             let at = record.cells.first().map_or(0..0, |cell| cell.at.clone());
@@ -181,7 +181,7 @@ pub(super) fn columns(
                     "expected a CSV file, or a TOML file with a name that ends in .toml", HEADING;
             };
             let reason = reason.unwrap_or_else(|| Reason::new(NO_HEADING, HEADING));
-            refuse(codes::OVERRIDES_FILE, out.place(at), message, reason);
+            refuse(codes::OVERRIDES_FILE, Spot::new(out, at), message, reason);
             return None;
         };
         found[known] = Some(index);
@@ -210,13 +210,13 @@ pub(super) struct Records<'t> {
 
 /// One record.
 pub(super) struct OverrideRecord<'t> {
-    pub(super) cells: Vec<Cell<'t>>,
+    pub(super) cells: Vec<CsvCell<'t>>,
     pub(crate) line: usize,
-    pub(super) fault: Option<Cell<'static>>,
+    pub(super) fault: Option<CsvCell<'static>>,
 }
 
 /// A text of a record, or what is wrong with it.
-pub(super) struct Cell<'t> {
+pub(super) struct CsvCell<'t> {
     pub(super) value: Cow<'t, str>,
     pub(super) at: Range<usize>,
 }
@@ -257,7 +257,7 @@ impl<'t> Records<'t> {
                 self.plain()
             };
             let at = start..self.at;
-            record.cells.push(Cell { value: cell, at });
+            record.cells.push(CsvCell { value: cell, at });
             let rest = &self.text[self.at..];
             let Some(next) = rest.chars().next() else {
                 return record;
@@ -273,7 +273,7 @@ impl<'t> Records<'t> {
             };
             // The rest of the line is skipped.
             let (value, at) = (message.into(), start..self.at);
-            record.fault = Some(Cell { value, at });
+            record.fault = Some(CsvCell { value, at });
             self.at += rest.find('\n').unwrap_or(rest.len());
             return record;
         }
@@ -286,7 +286,7 @@ impl<'t> Records<'t> {
         Cow::Borrowed(rest[..length].trim())
     }
 
-    fn quoted(&mut self, fault: &mut Option<Cell<'static>>) -> Cow<'t, str> {
+    fn quoted(&mut self, fault: &mut Option<CsvCell<'static>>) -> Cow<'t, str> {
         let start = self.at;
         let mut cell = Cow::Borrowed("");
         self.at += 1;
@@ -295,7 +295,7 @@ impl<'t> Records<'t> {
             let Some(length) = rest.find('"') else {
                 let at = start..self.text.len();
                 let value = "a quote has no end".into();
-                *fault = Some(Cell { value, at });
+                *fault = Some(CsvCell { value, at });
                 self.at = self.text.len();
                 return cell;
             };

@@ -1,0 +1,103 @@
+//! Spot: where something stands in a text, and what is wrong with it.
+//!
+//! A spot knows the findings of its text, so a reader of a value needs no list of findings beside
+//! it: it reports them where the value stands.
+
+use std::cell::RefMut;
+use std::ops::Range;
+
+use super::diagnostic::{Diagnostic, Findings};
+use super::reason::Reason;
+use crate::ValueError;
+
+/// A spot of a text, where findings are reported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot<'a> {
+    /// Those of its text.
+    pub(crate) findings: &'a Findings<'a>,
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Spot<'a> {
+    pub(crate) fn new(findings: &'a Findings<'a>, range: Range<usize>) -> Self {
+        Self {
+            findings,
+            start: range.start,
+            end: range.end,
+        }
+    }
+
+    /// Returns another place of the same text.
+    pub(crate) fn of(self, range: Range<usize>) -> Self {
+        Self::new(self.findings, range)
+    }
+
+    /// Returns its line, from 1.
+    pub(crate) fn line(self) -> usize {
+        self.findings.line(self.start)
+    }
+
+    pub(crate) fn range(self) -> Range<usize> {
+        self.start..self.end
+    }
+
+    /// Returns the place of `part` within it; itself if it is not written like that.
+    pub(crate) fn within(self, part: &str) -> Self {
+        let source = self.findings.text.get(self.range());
+        source
+            .and_then(|source| source.find(part))
+            .map_or(self, |found| {
+                let start = self.start + found;
+                self.of(start..start + part.len())
+            })
+    }
+}
+
+impl From<Spot<'_>> for Range<usize> {
+    fn from(place: Spot<'_>) -> Self {
+        place.range()
+    }
+}
+
+/// Reports an error; a help can be added to the returned finding.
+pub(crate) fn error<'a>(
+    code: &'static str,
+    at: Spot<'a>,
+    message: impl Into<String>,
+    label: impl Into<String>,
+) -> RefMut<'a, Diagnostic> {
+    at.findings.error(code, at.range(), message, label)
+}
+
+/// Reports an error with its reason, which is the label and the help.
+pub(crate) fn refuse<'a>(
+    code: &'static str,
+    at: Spot<'a>,
+    message: impl Into<String>,
+    reason: Reason,
+) -> RefMut<'a, Diagnostic> {
+    let mut found = error(code, at, message, reason.why);
+    found.help(reason.help);
+    found
+}
+
+/// Reports a value that its type refuses.
+pub(crate) fn invalid(
+    code: &'static str,
+    at: Spot<'_>,
+    value: ValueError,
+    label: impl Into<String>,
+) {
+    error(code, at, value.reason, label).help(value.help);
+}
+
+/// Reports a lint.
+pub(crate) fn warning<'a>(
+    code: &'static str,
+    at: Spot<'a>,
+    message: impl Into<String>,
+    label: impl Into<String>,
+) -> RefMut<'a, Diagnostic> {
+    at.findings.warning(code, at.range(), message, label)
+}
