@@ -1,5 +1,5 @@
-//! Scope: the processes that count a limit together, the name of this one among them, and its share
-//! while the shared store fails, unless it allows or denies all then.
+//! Scope: the processes that count a limit together, the name of this one among them, and what it
+//! decides while the shared store fails.
 
 use ratekeeper_core::{Algorithm as _, LimitScope, Outage};
 

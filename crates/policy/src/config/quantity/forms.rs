@@ -27,7 +27,7 @@ use super::concurrency::concurrency;
 use super::dated::Dated;
 use super::numbers::{Written, built};
 use super::post_paid::{smooth_bursty, warm_up};
-use super::queue::{QueueSpec, queue};
+use super::queue::{behind, queue, stray};
 use super::{Quantity, QuantityKind, Refill, Surroundings, free};
 use crate::config::limit::ban::with_ban;
 use crate::config::{At, Spot, Table, Text, codes, error, rate};
@@ -40,10 +40,9 @@ const BYTES: u64 = 8;
 /// Returns the quantity of one `[[limit]]`, with its ban; `None` if it is reported as missing or
 /// wrong.
 pub(crate) fn quantity(table: Table<'_>, around: Surroundings<'_>) -> Option<Quantity> {
-    let queue = queue(table);
     let reader = QuantityReader {
         table,
-        queue,
+        queue: queue(table),
         around,
     };
     let quantity = reader.read()?;
@@ -53,7 +52,7 @@ pub(crate) fn quantity(table: Table<'_>, around: Surroundings<'_>) -> Option<Qua
 /// A limit whose quantity is read, with what all forms of a quantity look at.
 struct QuantityReader<'a> {
     table: Table<'a>,
-    queue: Option<QueueSpec<'a>>,
+    queue: Option<Table<'a>>,
     around: Surroundings<'a>,
 }
 
@@ -66,9 +65,9 @@ impl QuantityReader<'_> {
         if let Some(text) = text.as_ref().filter(|_| !table.has("warmup"))
             && let Some(dated) = Dated::read(text.value)
         {
-            if let Some(queue) = &self.queue {
+            if let Some(queue) = self.queue {
                 let help = format!("write limit = \"{}\"", dated.rolling());
-                queue.stray("a calendar limit", help);
+                stray(queue, "a calendar limit", &help);
             }
             return dated.quantity(text, named, anchor.as_ref(), around);
         }
@@ -116,9 +115,9 @@ impl QuantityReader<'_> {
         let place = |field| fields.map_or(self.table.at(), |fields| fields.place(field));
         let span = |field| fields.and_then(|fields| fields.span(field));
         let is_paced = matches!(word, "token-bucket" | "leaky-bucket");
-        if let Some(queue) = self.queue.as_ref().filter(|_| !is_paced) {
-            let help = "write algorithm = \"leaky-bucket\", or leave `queue` out".to_owned();
-            queue.stray(&format!("algorithm = \"{word}\""), help);
+        if let Some(queue) = self.queue.filter(|_| !is_paced) {
+            let help = "write algorithm = \"leaky-bucket\", or leave `queue` out";
+            stray(queue, &format!("algorithm = \"{word}\""), help);
             return None;
         }
         let written = Written::Limit;
@@ -183,9 +182,9 @@ impl QuantityReader<'_> {
             let quota = built(quota.with_burst(size), text, written)?;
             return self.paced(quota, words, text, written);
         };
-        if let Some(queue) = &self.queue {
-            let help = "leave `step` out: the bucket then refills evenly".to_owned();
-            queue.stray("a bucket with `step`", help);
+        if let Some(queue) = self.queue {
+            let help = "leave `step` out: the bucket then refills evenly";
+            stray(queue, "a bucket with `step`", help);
             return None;
         }
         let (what, instead) = ("a bucket with `step`", "leave `step` out");
@@ -229,10 +228,10 @@ impl QuantityReader<'_> {
         written: Written,
     ) -> Option<Quantity> {
         let gcra = built(Gcra::token_bucket(quota), text, written)?;
-        let (gcra, words) = match &self.queue {
+        let (gcra, words) = match self.queue {
             None => (gcra, words),
             Some(queue) => {
-                let (gcra, places) = queue.behind(gcra, quota)?;
+                let (gcra, places) = behind(queue, gcra, quota)?;
                 (gcra, format!("{words}, queue of {places}"))
             }
         };
