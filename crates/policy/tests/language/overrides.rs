@@ -418,6 +418,18 @@ fn overrides_of_a_limit_with_an_error_are_no_errors_of_their_own() {
 }
 
 #[test]
+fn the_extra_to_an_override_is_reported_at_the_limit() {
+    let policy = "version = 1\noverrides = \"o.csv\"\n[[limit]]\nname = \"api\"\n\
+        key = [\"attr:user\"]\nlimit = \"100/1m\"\nsoft = { extra = \"1%\" }\n";
+    let csv = "limit,key,set\napi,acme,5/1m\n";
+    let files = PolicyFiles::read(policy, |_, _| Ok(csv.to_owned()));
+    let errors = parse_file(policy, &files, Context::default(), Time::ZERO).unwrap_err();
+    let found = errors.iter().map(|it| (&*it.message, it.line, it.column));
+    let expected = ("the extra of limit `api` is nothing", 7, 18);
+    assert_eq!(found.collect::<Vec<_>>(), [expected]);
+}
+
+#[test]
 fn a_plan_of_digits_is_refused() {
     let text = "version = 1\n[plan]\nfrom = \"attr:plan\"\ndefault = \"free\"\n\
         [[limit]]\nname = \"x\"\nkey = [\"ip\"]\nconcurrency = 10\nplans = { \"200\" = 50 }\n\
