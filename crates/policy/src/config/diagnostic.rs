@@ -16,7 +16,7 @@ const MAX_FINDINGS: usize = 200;
 /// Maximum number of bytes of a message, a label or a help, whatever it quotes.
 const MAX_WORDS: usize = 2_000;
 /// Maximum number of characters of a value that a message quotes.
-const MAX_QUOTED: usize = 60;
+pub(super) const MAX_QUOTED: usize = 60;
 
 /// Severity of a finding: an error stops the policy, a warning does not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
@@ -140,13 +140,6 @@ impl<'t> Findings<'t> {
     /// Returns true if further findings are only counted.
     pub(crate) fn is_full(&self) -> bool {
         self.count.get() >= MAX_FINDINGS
-    }
-
-    /// Returns the text of a value, if it is short and stands on one line.
-    pub(crate) fn source(&self, at: Range<usize>) -> Option<&'t str> {
-        let source = self.text.get(at)?;
-        (!source.is_empty() && source.len() <= MAX_QUOTED && !source.contains(char::is_control))
-            .then_some(source)
     }
 
     /// Returns all findings in the order of the text.

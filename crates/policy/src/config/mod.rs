@@ -55,6 +55,7 @@ pub use variants::key_text::{exact_key_text, is_key_pattern, key_pairs};
 pub use variants::overrides_edit::{OverrideLine, OverridesCsv, override_lines};
 
 pub(crate) use self::diagnostic::{Findings, shown};
+use self::document::check::check;
 use self::document::exclusions::is_excluded;
 use self::document::read::{At, Node, SpannedValue, Table, Text, header_name, whole};
 use self::document::scalar::rate;
@@ -186,8 +187,8 @@ fn load(
     };
     conversions.read(document.get_mut(), &out);
     conversions.apply(document.get_mut(), &out);
-    out.fields(document.get_ref(), 0..0, &POLICY, POLICY.what);
     let root = Table::root(document.get_ref(), &POLICY, &out);
+    check(root, POLICY.what);
     let policy = policy(text, files, root, context, unix_nanos);
     let warnings = out.finish();
     match policy {

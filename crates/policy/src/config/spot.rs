@@ -6,7 +6,7 @@
 use std::cell::RefMut;
 use std::ops::Range;
 
-use super::diagnostic::{Diagnostic, Findings};
+use super::diagnostic::{Diagnostic, Findings, MAX_QUOTED};
 use super::reason::Reason;
 use crate::ValueError;
 
@@ -40,6 +40,13 @@ impl<'a> Spot<'a> {
 
     pub(crate) fn range(self) -> Range<usize> {
         self.start..self.end
+    }
+
+    /// Returns its text, if it is short and stands on one line.
+    pub(crate) fn source(self) -> Option<&'a str> {
+        let source = self.findings.text.get(self.range())?;
+        (!source.is_empty() && source.len() <= MAX_QUOTED && !source.contains(char::is_control))
+            .then_some(source)
     }
 
     /// Returns the place of `part` within it; itself if it is not written like that.

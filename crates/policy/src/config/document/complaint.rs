@@ -1,17 +1,15 @@
 //! Complaint: the messages of the checker about a field or its value, and the edits they propose.
 
 use std::fmt;
-use std::ops::Range;
 
-use toml::Spanned;
-use toml::de::{DeString, DeValue};
+use toml::de::DeValue;
 
 use super::other_words::{self, UNLIMITED, is_off};
 use super::scalar::{Scalar, unit_like};
 use super::shape::{FieldSpec, Shape, TableSpec, a_type, quoted};
 use crate::config::diagnostic::grouped;
 use crate::config::fields::{DEFAULTS, QUANTITIES, above_tables, owner};
-use crate::config::{Findings, SpannedValue, codes, is_word, shown};
+use crate::config::{Node, Spot, Text, codes, error, is_word, shown};
 
 /// Maximum number of known fields that a label lists.
 const LISTED: usize = 5;
@@ -42,275 +40,241 @@ impl Here<'_> {
     }
 }
 
-impl Findings<'_> {
-    /// Reports a value of the wrong type.
-    pub(super) fn not_of_type(
-        &self,
-        node: &SpannedValue<'_>,
-        message: String,
-        help: impl Into<String>,
-    ) {
-        let label = format!("this is {}", a_type(node));
-        self.error(codes::TYPE, node.span(), message, label)
-            .help(help);
-    }
+/// Reports a value of the wrong type.
+pub(super) fn not_of_type(node: Node<'_>, message: String, help: impl Into<String>) {
+    let label = format!("this is {}", a_type(node.value));
+    error(codes::TYPE, node.at, message, label).help(help);
+}
 
-    pub(super) fn missing(&self, field: &FieldSpec, at: Range<usize>, place: &str) {
-        let name = field.name;
-        let message = format!("{place} has no `{name}`");
-        let label = format!("`{name}` is missing");
-        self.error(codes::MISSING_FIELD, at, message, label)
-            .help(match name {
-                "version" => "begin the file with the line: version = 1".to_owned(),
-                _ => format!("add {name} = {}", field.example),
-            });
-    }
+pub(super) fn missing(field: &FieldSpec, at: Spot<'_>, place: &str) {
+    let name = field.name;
+    let message = format!("{place} has no `{name}`");
+    let label = format!("`{name}` is missing");
+    error(codes::MISSING_FIELD, at, message, label).help(match name {
+        "version" => "begin the file with the line: version = 1".to_owned(),
+        _ => format!("add {name} = {}", field.example),
+    });
+}
 
-    /// Reports a field that is not in the table: misspelt, or unknown. Returns the help it gave.
-    pub(super) fn unknown(
-        &self,
-        name: &Spanned<DeString<'_>>,
-        node: &SpannedValue<'_>,
-        table: &'static TableSpec,
-        place: &str,
-    ) -> String {
-        let (name, at) = (&**name.get_ref(), name.span());
-        let known = || table.fields.iter().map(|field| field.name);
-        let mut listed: Vec<_> = known().take(LISTED).collect();
-        if known().count() > LISTED {
-            listed.push("...");
-        }
-        let near = || {
-            self.nearest(name, known())
-                .and_then(|near| table.field(near))
-        };
-        // A table under a heading of that name has no text of its own.
-        let value = self
-            .source(node.span())
-            .filter(|value| !at.contains(&node.span().start) && !value.starts_with('['));
-        let help = with_a_dot(name, node, table, self)
-            .or_else(|| other_word(name, table, place))
-            .or_else(|| {
-                let near = near()?;
-                Some(match (&near.shape, value) {
-                    (Shape::Tables { heading, .. }, None) => format!("did you mean [[{heading}]]?"),
-                    (Shape::Table(_), None) => format!("did you mean [{}]?", near.name),
-                    (_, value) => {
-                        let value = value.unwrap_or(near.example);
-                        format!("did you mean `{0}`? {0} = {value}", near.name)
-                    }
-                })
+/// Reports a field that is not in the table: misspelt, or unknown. Returns the help it gave.
+pub(super) fn unknown(
+    text: &Text<'_>,
+    node: Node<'_>,
+    table: &'static TableSpec,
+    place: &str,
+) -> String {
+    let (name, out) = (text.value, text.at.findings);
+    let known = || table.fields.iter().map(|field| field.name);
+    let mut listed: Vec<_> = known().take(LISTED).collect();
+    if known().count() > LISTED {
+        listed.push("...");
+    }
+    let near = || {
+        out.nearest(name, known())
+            .and_then(|near| table.field(near))
+    };
+    // A table under a heading of that name has no text of its own.
+    let is_heading = text.at.range().contains(&node.at.range().start);
+    let value = node.at.source();
+    let value = value.filter(|value| !is_heading && !value.starts_with('['));
+    let help = with_a_dot(name, node, table)
+        .or_else(|| other_word(name, table, place))
+        .or_else(|| {
+            let near = near()?;
+            Some(match (&near.shape, value) {
+                (Shape::Tables { heading, .. }, None) => format!("did you mean [[{heading}]]?"),
+                (Shape::Table(_), None) => format!("did you mean [{}]?", near.name),
+                (_, value) => {
+                    let value = value.unwrap_or(near.example);
+                    format!("did you mean `{0}`? {0} = {value}", near.name)
+                }
             })
-            .or_else(|| above_tables(name, value))
-            .or_else(|| elsewhere(name, value, place))
-            .or_else(|| other_word(self.nearest(name, other_words::fields())?, table, place))
-            .unwrap_or_else(|| {
-                "remove it if the policy means the same without it: an unknown field is refused, \
-                 so that no setting is silently ignored"
-                    .into()
-            });
-        let message = format!("unknown field `{}` in {place}", shown(name));
-        let label = format!(
-            "not a field of {} (known: {})",
-            table.what,
-            listed.join(", ")
-        );
-        self.error(codes::UNKNOWN_FIELD, at, message, label)
-            .help(&*help);
-        help
-    }
+        })
+        .or_else(|| above_tables(name, value))
+        .or_else(|| elsewhere(name, value, place))
+        .or_else(|| other_word(out.nearest(name, other_words::fields())?, table, place))
+        .unwrap_or_else(|| {
+            "remove it if the policy means the same without it: an unknown field is refused, \
+             so that no setting is silently ignored"
+                .into()
+        });
+    let message = format!("unknown field `{text}` in {place}");
+    let label = format!(
+        "not a field of {} (known: {})",
+        table.what,
+        listed.join(", ")
+    );
+    error(codes::UNKNOWN_FIELD, text.at, message, label).help(&*help);
+    help
+}
 
-    pub(super) fn too_many(
-        &self,
-        node: &SpannedValue<'_>,
-        number: usize,
-        most: usize,
-        here: Here<'_>,
-    ) {
-        if number <= most {
-            return;
+pub(super) fn too_many(node: Node<'_>, most: usize, here: Here<'_>) {
+    let number = node.len();
+    if number <= most {
+        return;
+    }
+    let message = format!("{here} holds {} values", grouped(number as u64));
+    let label = format!("at most {} are allowed", grouped(most as u64));
+    let help = match here.field {
+        "key" => "leave out the parts that other parts imply",
+        "limit" | "exempt" | "response" => "replace many by one with a pattern or a key",
+        _ => "leave some out: one pattern with `*` can replace many values",
+    };
+    error(codes::TOO_MANY, node.at, message, label).help(help);
+}
+
+/// Reports a value of the wrong type; the help writes it in the right one where possible.
+pub(super) fn wrong_type(node: Node<'_>, shape: &Shape, here: Here<'_>) {
+    let (place, field, example) = (here.place, here.field, here.example);
+    let message = format!("{here} must be {}", shape.expected());
+    if let Some(help) = off(node, shape, here) {
+        return not_of_type(node, message, help);
+    }
+    let help = match (shape, node.value, written(node)) {
+        (Shape::List(..), DeValue::String(_), Some(text)) => {
+            format!("write it as a list: {field} = [\"{text}\"]")
         }
-        let message = format!("{here} holds {} values", grouped(number as u64));
-        let label = format!("at most {} are allowed", grouped(most as u64));
-        let help = match here.field {
-            "key" => "leave out the parts that other parts imply",
-            "limit" | "exempt" | "response" => "replace many by one with a pattern or a key",
-            _ => "leave some out: one pattern with `*` can replace many values",
-        };
-        self.error(codes::TOO_MANY, node.span(), message, label)
-            .help(help);
-    }
-
-    /// Reports a value of the wrong type; the help writes it in the right one where possible.
-    pub(super) fn wrong_type(&self, node: &SpannedValue<'_>, shape: &Shape, here: Here<'_>) {
-        let (place, field, example) = (here.place, here.field, here.example);
-        let message = format!("{here} must be {}", shape.expected());
-        if let Some(help) = off(node, shape, here) {
-            return self.not_of_type(node, message, help);
+        (shape, DeValue::String(_), Some(text)) if shape.is_bare(&text) => {
+            format!("write it without quotes: {field} = {text}")
         }
-        let help = match (shape, node.get_ref(), written(node)) {
-            (Shape::List(..), DeValue::String(_), Some(text)) => {
-                format!("write it as a list: {field} = [\"{text}\"]")
-            }
-            (shape, DeValue::String(_), Some(text)) if shape.is_bare(&text) => {
-                format!("write it without quotes: {field} = {text}")
-            }
-            (Shape::Flag, _, _) => format!("write {field} = true, or {field} = false"),
-            (_, DeValue::String(_), Some(text)) if field == "percent" && text.ends_with('%') => {
-                format!("write it as a number: {field} = {}", text.trim_end_matches('%'))
-            }
-            (Shape::Texts(..), DeValue::Integer(_) | DeValue::Boolean(_), Some(text)) => {
-                format!("put it in quotes: {field} = \"{text}\"")
-            }
-            (Shape::Scalar(Scalar::Span { .. }), DeValue::Integer(_), Some(number)) => {
-                let unit = unit_like(example);
-                format!("write it with a unit: {field} = \"{number}{unit}\"")
-            }
-            (Shape::Table(_), DeValue::Integer(_), Some(number)) if field == "balance" => {
-                format!("write {field} = {{ start = {number}, max = {number} }}")
-            }
-            (Shape::Map(..), DeValue::String(_), Some(text)) if field == "key" => {
-                format!("write the part of the limit's key before it: key = {{ api_key = \"{text}\" }}")
-            }
-            (Shape::Word(_), _, _) => other_words::choice(field),
-            (_, DeValue::Table(names), _) if field.starts_with("key.") => {
-                let name = names.keys().next().map(|name| shown(name.get_ref()));
-                let group = &field["key.".len()..];
-                let part = format!("{group}:{}", name.unwrap_or_else(|| "NAME".to_owned()));
-                format!("write the part as the limit does: key = {{ \"{part}\" = \"value\" }}")
-            }
-            (Shape::Tables { heading, of, .. }, DeValue::Table(named), _)
-                if !named.is_empty()
-                    && of.field("name").is_some()
-                    && named.values().all(|value| !value.get_ref().is_str()) =>
-            {
-                let name = named.keys().next().map(|name| shown(name.get_ref()));
-                let name = name.unwrap_or_default();
-                format!("write [[{heading}]], and below it its name: name = \"{name}\"")
-            }
-            (Shape::Tables { heading, .. }, DeValue::Table(_), _) => {
-                format!("write it with two brackets: [[{heading}]]")
-            }
-            (Shape::NamedTables(..), _, _) => format!("give it a name: [{field}.slow-down]"),
-            (Shape::Table(_), DeValue::Array(_), _) if place == "the policy" => {
-                format!("write it with one bracket: [{field}]")
-            }
-            (Shape::Table(_), DeValue::Array(_), _) if place.starts_with('[') => {
-                let table = place.trim_end_matches(']');
-                format!("write it with one bracket: {table}.{field}]")
-            }
-            (Shape::Text(..), DeValue::Table(_), _) if field == "response" => {
-                "name it, and write its fields below: response = \"slow-down\" and [response.slow-down]"
-                    .to_owned()
-            }
-            (Shape::Text(..), DeValue::Array(_), _) if field == "limit" => {
-                format!("write {field} = {example}, and a [[limit]] of its own for each further period")
-            }
-            (Shape::Text(..), DeValue::Array(_), _) if field == "hours" => {
-                format!("write {field} = {example}, and another limit for the other hours")
-            }
-            _ => here.usual(),
-        };
-        self.not_of_type(node, message, help);
-    }
-
-    /// Reports a text that is no value of its kind; says nothing of one that is.
-    pub(super) fn not_scalar(&self, scalar: Scalar, text: &str, at: Range<usize>, here: Here<'_>) {
-        if scalar.accepts(text) {
-            return;
+        (Shape::Flag, _, _) => format!("write {field} = true, or {field} = false"),
+        (_, DeValue::String(_), Some(text)) if field == "percent" && text.ends_with('%') => {
+            format!(
+                "write it as a number: {field} = {}",
+                text.trim_end_matches('%')
+            )
         }
-        let message = match scalar {
-            Scalar::Secret => format!("{here} must name the source of the secret"),
-            _ => format!("\"{}\" is not a valid {here}", shown(text)),
-        };
-        let help = match scalar.meant(text, here.example) {
-            Some(meant) => format!("write {} = \"{meant}\"", here.field),
-            None => here.usual(),
-        };
-        self.error(scalar.code(), at, message, scalar.expected())
-            .help(help);
-    }
-
-    pub(super) fn not_factor(&self, node: &SpannedValue<'_>, most: u64, here: Here<'_>) {
-        let message = format!("{here} is out of range");
-        let label = format!("expected a number from 1 to {most}, with at most three decimals");
-        self.error(codes::OUT_OF_RANGE, node.span(), message, label)
-            .help(here.usual());
-    }
-
-    pub(super) fn out_of_range(
-        &self,
-        node: &SpannedValue<'_>,
-        least: u64,
-        most: u64,
-        here: Here<'_>,
-    ) {
-        let field = here.field;
-        if field == "version" {
-            let version = written(node).unwrap_or_default();
-            let message = format!("version {version} of the language is not known");
-            let label = "this ratekeeper reads version 1";
-            self.error(codes::VERSION, node.span(), message, label)
-                .help("write version = 1, or use a newer ratekeeper");
-            return;
+        (Shape::Texts(..), DeValue::Integer(_) | DeValue::Boolean(_), Some(text)) => {
+            format!("put it in quotes: {field} = \"{text}\"")
         }
-        let message = format!("{here} is out of range");
-        let label = format!("must be {} to {}", grouped(least), grouped(most));
-        // -1 is no limit in other programs, and 0 no request.
-        let or = match written(node).as_deref() {
-            Some("-1") if has_words(field) => ", or \"unlimited\"",
-            Some("0") if has_words(field) => ", or \"blocked\"",
-            Some("0") if field == "cost" => ", or [[exempt]] for requests without a cost",
-            _ => "",
-        };
-        self.error(codes::OUT_OF_RANGE, node.span(), message, label)
-            .help(here.usual() + or);
-    }
-
-    pub(super) fn word(
-        &self,
-        text: &str,
-        at: Range<usize>,
-        words: &'static [&'static str],
-        here: Here<'_>,
-    ) {
-        if words.contains(&text) {
-            return;
+        (Shape::Scalar(Scalar::Span { .. }), DeValue::Integer(_), Some(number)) => {
+            let unit = unit_like(example);
+            format!("write it with a unit: {field} = \"{number}{unit}\"")
         }
-        let field = here.field;
-        let other = || match field {
-            "body" => {
-                let quote = if text.contains('"') { '\'' } else { '"' };
-                let text = shown(text);
-                format!("write a text as text: body = {{ text = {quote}{text}{quote} }}")
-            }
-            _ => other_words::choice(field),
-        };
-        let near = || self.meant(text, words.iter().copied(), &format!("{field} = "), other);
-        let help = match other_words::value(field, text) {
-            Some(instead) => instead.to_owned(),
-            None if words.contains(&"off") && is_off(text) => format!("write {field} = \"off\""),
-            None => near(),
-        };
-        let message = format!("unknown value \"{}\" for {here}", shown(text));
-        let label = format!("expected one of {}", quoted(words));
-        self.error(codes::UNKNOWN_WORD, at, message, label)
-            .help(help);
+        (Shape::Table(_), DeValue::Integer(_), Some(number)) if field == "balance" => {
+            format!("write {field} = {{ start = {number}, max = {number} }}")
+        }
+        (Shape::Map(..), DeValue::String(_), Some(text)) if field == "key" => {
+            format!("write the part of the limit's key before it: key = {{ api_key = \"{text}\" }}")
+        }
+        (Shape::Word(_), _, _) => other_words::choice(field),
+        (_, DeValue::Table(names), _) if field.starts_with("key.") => {
+            let name = names.keys().next().map(|name| shown(name.get_ref()));
+            let group = &field["key.".len()..];
+            let part = format!("{group}:{}", name.unwrap_or_else(|| "NAME".to_owned()));
+            format!("write the part as the limit does: key = {{ \"{part}\" = \"value\" }}")
+        }
+        (Shape::Tables { heading, of, .. }, DeValue::Table(named), _)
+            if !named.is_empty()
+                && of.field("name").is_some()
+                && named.values().all(|value| !value.get_ref().is_str()) =>
+        {
+            let name = named.keys().next().map(|name| shown(name.get_ref()));
+            let name = name.unwrap_or_default();
+            format!("write [[{heading}]], and below it its name: name = \"{name}\"")
+        }
+        (Shape::Tables { heading, .. }, DeValue::Table(_), _) => {
+            format!("write it with two brackets: [[{heading}]]")
+        }
+        (Shape::NamedTables(..), _, _) => format!("give it a name: [{field}.slow-down]"),
+        (Shape::Table(_), DeValue::Array(_), _) if place == "the policy" => {
+            format!("write it with one bracket: [{field}]")
+        }
+        (Shape::Table(_), DeValue::Array(_), _) if place.starts_with('[') => {
+            let table = place.trim_end_matches(']');
+            format!("write it with one bracket: {table}.{field}]")
+        }
+        (Shape::Text(..), DeValue::Table(_), _) if field == "response" => {
+            "name it, and write its fields below: response = \"slow-down\" and [response.slow-down]"
+                .to_owned()
+        }
+        (Shape::Text(..), DeValue::Array(_), _) if field == "limit" => {
+            format!("write {field} = {example}, and a [[limit]] of its own for each further period")
+        }
+        (Shape::Text(..), DeValue::Array(_), _) if field == "hours" => {
+            format!("write {field} = {example}, and another limit for the other hours")
+        }
+        _ => here.usual(),
+    };
+    not_of_type(node, message, help);
+}
+
+/// Reports a text that is no value of its kind; says nothing of one that is.
+pub(super) fn not_scalar(scalar: Scalar, text: &Text<'_>, here: Here<'_>) {
+    if scalar.accepts(text.value) {
+        return;
     }
+    let message = match scalar {
+        Scalar::Secret => format!("{here} must name the source of the secret"),
+        _ => format!("\"{text}\" is not a valid {here}"),
+    };
+    let help = match scalar.meant(text.value, here.example) {
+        Some(meant) => format!("write {} = \"{meant}\"", here.field),
+        None => here.usual(),
+    };
+    error(scalar.code(), text.at, message, scalar.expected()).help(help);
+}
+
+pub(super) fn not_factor(node: Node<'_>, most: u64, here: Here<'_>) {
+    let message = format!("{here} is out of range");
+    let label = format!("expected a number from 1 to {most}, with at most three decimals");
+    error(codes::OUT_OF_RANGE, node.at, message, label).help(here.usual());
+}
+
+pub(super) fn out_of_range(node: Node<'_>, least: u64, most: u64, here: Here<'_>) {
+    let field = here.field;
+    if field == "version" {
+        let version = written(node).unwrap_or_default();
+        let message = format!("version {version} of the language is not known");
+        let label = "this ratekeeper reads version 1";
+        error(codes::VERSION, node.at, message, label)
+            .help("write version = 1, or use a newer ratekeeper");
+        return;
+    }
+    let message = format!("{here} is out of range");
+    let label = format!("must be {} to {}", grouped(least), grouped(most));
+    // -1 is no limit in other programs, and 0 no request.
+    let or = match written(node).as_deref() {
+        Some("-1") if has_words(field) => ", or \"unlimited\"",
+        Some("0") if has_words(field) => ", or \"blocked\"",
+        Some("0") if field == "cost" => ", or [[exempt]] for requests without a cost",
+        _ => "",
+    };
+    error(codes::OUT_OF_RANGE, node.at, message, label).help(here.usual() + or);
+}
+
+pub(super) fn word(text: &Text<'_>, words: &'static [&'static str], here: Here<'_>) {
+    if words.contains(&text.value) {
+        return;
+    }
+    let (field, out) = (here.field, text.at.findings);
+    let other = || match field {
+        "body" => {
+            let quote = if text.value.contains('"') { '\'' } else { '"' };
+            format!("write a text as text: body = {{ text = {quote}{text}{quote} }}")
+        }
+        _ => other_words::choice(field),
+    };
+    let help = match other_words::value(field, text.value) {
+        Some(instead) => instead.to_owned(),
+        None if words.contains(&"off") && is_off(text.value) => format!("write {field} = \"off\""),
+        None => {
+            let known = words.iter().copied();
+            out.meant(text.value, known, &format!("{field} = "), other)
+        }
+    };
+    let message = format!("unknown value \"{text}\" for {here}");
+    let label = format!("expected one of {}", quoted(words));
+    error(codes::UNKNOWN_WORD, text.at, message, label).help(help);
 }
 
 /// Returns `header.x-tier = "free"` for `"header:x-tier" = "free"`, which is how keys write it.
-fn with_a_dot(
-    name: &str,
-    node: &SpannedValue<'_>,
-    table: &'static TableSpec,
-    out: &Findings<'_>,
-) -> Option<String> {
+fn with_a_dot(name: &str, node: Node<'_>, table: &'static TableSpec) -> Option<String> {
     let (group, rest) = name.split_once(':')?;
     let field = table.field(group.trim())?;
     let rest = rest.trim();
     let takes_names = matches!(field.shape, Shape::Map(Shape::Texts(_), _));
-    let value = out.source(node.span()).unwrap_or("\"value\"");
+    let value = node.at.source().unwrap_or("\"value\"");
     (takes_names && is_word(rest)).then(|| format!("write {group}.{rest} = {value}"))
 }
 
@@ -362,9 +326,9 @@ fn elsewhere(name: &str, value: Option<&str>, place: &str) -> Option<String> {
 }
 
 /// Returns the help for a field with `false`, or a word for it, in place of its value.
-fn off(node: &SpannedValue<'_>, shape: &Shape, here: Here<'_>) -> Option<String> {
+fn off(node: Node<'_>, shape: &Shape, here: Here<'_>) -> Option<String> {
     let Here { place, field, .. } = here;
-    let value = node.get_ref();
+    let value = node.value;
     if value.as_bool() != Some(false) && !value.as_str().is_some_and(is_off) {
         return None;
     }
@@ -378,8 +342,8 @@ fn off(node: &SpannedValue<'_>, shape: &Shape, here: Here<'_>) -> Option<String>
 }
 
 /// Returns a simple value as text, for a help that corrects it.
-pub(super) fn written(node: &SpannedValue<'_>) -> Option<String> {
-    match node.get_ref() {
+pub(super) fn written(node: Node<'_>) -> Option<String> {
+    match node.value {
         DeValue::String(text) => Some(shown(text)),
         DeValue::Integer(number) => Some(number.to_string()),
         DeValue::Boolean(flag) => Some(flag.to_string()),

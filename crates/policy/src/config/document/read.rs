@@ -76,6 +76,15 @@ impl<'a> Node<'a> {
         fields.map(move |(name, value)| (self.at.name(name), self.at.node(value)))
     }
 
+    /// Returns the number of values of a list, or of names in a table.
+    pub(super) fn len(self) -> usize {
+        match self.value {
+            DeValue::Array(values) => values.len(),
+            DeValue::Table(names) => names.len(),
+            _ => 1,
+        }
+    }
+
     /// Returns a string.
     pub(crate) fn text(self) -> Option<Text<'a>> {
         Some(At::new(self.value.as_str()?, self.at))
@@ -102,7 +111,7 @@ impl<T: AsRef<str>> fmt::Display for At<'_, T> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table<'a> {
     written: &'a DeTable<'a>,
-    spec: &'static TableSpec,
+    pub(super) spec: &'static TableSpec,
     at: Spot<'a>,
     /// Name of the list that holds it; empty if none does.
     list: &'static str,
@@ -120,7 +129,7 @@ impl<'a> Table<'a> {
         Self::new(written, spec, Spot::new(findings, 0..0))
     }
 
-    fn new(written: &'a DeTable<'a>, spec: &'static TableSpec, at: Spot<'a>) -> Self {
+    pub(super) fn new(written: &'a DeTable<'a>, spec: &'static TableSpec, at: Spot<'a>) -> Self {
         Self {
             written,
             spec,
@@ -145,9 +154,10 @@ impl<'a> Table<'a> {
         self.written
     }
 
-    /// Returns the names of the fields that are written.
-    pub(crate) fn keys(self) -> impl Iterator<Item = Text<'a>> {
-        self.written.keys().map(move |name| self.at.name(name))
+    /// Returns the fields that are written, known or not.
+    pub(crate) fn fields(self) -> impl Iterator<Item = (Text<'a>, Node<'a>)> {
+        let fields = self.written.iter();
+        fields.map(move |(name, value)| (self.at.name(name), self.at.node(value)))
     }
 
     /// Returns true if no field is written.

@@ -18,7 +18,6 @@ use ratekeeper_core::{Nanos, Quota};
 use toml::de::DeValue;
 
 use super::scalar::{SHORTEST, Scalar};
-use crate::config::SpannedValue;
 
 /// A table of the file: `[client_ip]`, one `[[limit]]`, `bucket = { .. }`.
 #[derive(Debug)]
@@ -342,8 +341,8 @@ impl Shape {
 }
 
 /// Returns `an integer`, `a string`, ...
-pub(super) fn a_type(node: &SpannedValue<'_>) -> &'static str {
-    match node.get_ref() {
+pub(super) fn a_type(value: &DeValue<'_>) -> &'static str {
+    match value {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) => "an integer",
         DeValue::Float(_) => "a number with a decimal point",

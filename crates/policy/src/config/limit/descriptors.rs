@@ -15,8 +15,8 @@ const ENTRIES: [(&str, &str); 3] = [("ip", "remote_address"), ("path", "path"), 
 /// Reports fields about requests in a limit or exemption on descriptors. Returns true if it is on
 /// descriptors.
 pub(super) fn separate(table: Table<'_>) -> bool {
-    let matched = table.table("match").into_iter().flat_map(Table::keys);
-    let matched: Vec<_> = matched.collect();
+    let matched = table.table("match").into_iter().flat_map(Table::fields);
+    let matched: Vec<_> = matched.map(|(name, _)| name).collect();
     let limit = table.lists("key").then_some(table); // an exemption has `match` alone
     let parts = limit.map(|limit| limit.texts("key")).unwrap_or_default();
 

@@ -20,7 +20,7 @@ use super::{Surroundings, denials};
 use crate::config::fields::{LIMIT, QUANTITY};
 use crate::config::render::{Colour, render};
 use crate::config::settings;
-use crate::config::{Context, Diagnostic, Findings, Table, codes, error, syntax};
+use crate::config::{Context, Diagnostic, Findings, Table, check, codes, error, syntax};
 
 /// File name in messages that point at the text.
 const FILE: &str = "limit";
@@ -80,8 +80,9 @@ fn spelled_out(text: &str) -> String {
 }
 
 fn algorithm(written: &DeTable<'_>, context: Context, out: &Findings<'_>) -> Option<AnyAlgorithm> {
-    out.fields(written, 0..0, &QUANTITY, "the limiter");
-    let zone = settings::zone(Table::root(written, &QUANTITY, out));
+    let root = Table::root(written, &QUANTITY, out);
+    check(root, "the limiter");
+    let zone = settings::zone(root);
     let table = Table::root(written, &LIMIT, out); // whose reader asks for more fields
     let around = Surroundings {
         zone: &zone,

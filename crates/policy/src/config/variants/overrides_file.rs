@@ -21,7 +21,7 @@ use super::overrides::{OverridePlace, OverrideReader, OverrideText};
 use crate::KeyPart;
 use crate::config::fields::{MAX_OVERRIDES, OVERRIDES};
 use crate::config::{
-    At, Draft, Findings, PolicyFiles, Reason, Spot, Table, Text, codes, error, first_reason,
+    At, Draft, Findings, PolicyFiles, Reason, Spot, Table, Text, check, codes, error, first_reason,
     refuse, shown, syntax,
 };
 
@@ -82,8 +82,8 @@ fn tables(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &Findings<'_>
             .help("write override = [] for a file without overrides");
         return;
     }
-    out.fields(root, 0..0, &OVERRIDES, OVERRIDES.what);
     let root = Table::root(root, &OVERRIDES, out);
+    check(root, OVERRIDES.what);
     overrides.tables(root, OverridePlace::FileTable);
 }
 
