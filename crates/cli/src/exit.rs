@@ -97,14 +97,3 @@ impl From<StartError> for Failure {
         }
     }
 }
-
-/// Prints clap's message: help and version on stdout with 0, a mistake on stderr with 2.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    // There is nowhere to report a closed pipe.
-    let _ = error.print();
-    if error.use_stderr() {
-        Exit::Error.into()
-    } else {
-        Exit::Done.into()
-    }
-}

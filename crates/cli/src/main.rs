@@ -37,10 +37,7 @@ use output::Output;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(usage) => return exit::usage(&usage),
-    };
+    let cli = Cli::parse(); // ends with 2 on a mistake, and with 0 after a page of help
     let mut output = Output::new();
     match cli.verb.run(&mut output) {
         Ok(exit) => exit.into(),
