@@ -4,8 +4,6 @@
 //!   Workload ---> play ---> Report ---> rows, plot, svg
 //!   (arrivals,      |
 //!    clients)    Bench: one limit, many keys
-//!                   |
-//!                 Pace: virtual | real
 //! ```
 //!
 //! Everything is a function of the workload, its seed and the limit: the same call gives the
@@ -17,7 +15,6 @@ mod axis;
 mod bench;
 pub mod compared;
 
-mod pace;
 mod play;
 
 pub mod plot;
@@ -30,7 +27,6 @@ pub mod workload;
 
 pub use axis::rate;
 pub use bench::{Bench, KeyId, MAX_KEYS};
-pub use pace::{Pace, RealTime, VirtualTime};
 pub use play::{DROUGHT, MAX_DECISIONS, play};
 pub use report::{AdmissionCounts, Report, ReportRow, Stop};
 pub use series::{Bin, CountSeries};

@@ -12,13 +12,12 @@
 //! has refused one request of a moment, the others of that moment are refused without a decision:
 //! the eight phases take 20,000 decisions in place of six million.
 
-use std::collections::VecDeque;
-use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{BTreeMap, VecDeque};
 
+use ratekeeper::{Block as _, Clock as _, SystemClock};
 use ratekeeper_core::{Algorithm as _, Nanos, Time, Verdict};
 
 use crate::bench::{Bench, KeyId};
-use crate::pace::Pace;
 use crate::report::{AdmissionCounts, Report, ReportRow, Stop};
 use crate::series::CountSeries;
 use crate::workload::{AfterRefusal, Pause, ReportRows, Workload, WorkloadPhase};
@@ -29,11 +28,12 @@ pub const MAX_DECISIONS: u64 = 20_000_000;
 /// which the limit is held never to admit again.
 pub const DROUGHT: Nanos = Nanos::from_secs(120);
 
-/// Plays a workload and returns the report.
-pub fn play(bench: &mut Bench, workload: &Workload, pace: &mut impl Pace) -> Report {
-    let mut play = Play::new(bench, workload);
+/// Plays a workload and returns the report: in the time of `clock`, which should start at zero now,
+/// or in virtual time without one.
+pub fn play(bench: &mut Bench, workload: &Workload, clock: Option<&SystemClock>) -> Report {
+    let mut play = Play::new(bench, workload, clock);
     let mut phases = workload.phases.iter();
-    let played = phases.try_fold(Time::ZERO, |start, phase| play.phase(phase, start, pace));
+    let played = phases.try_fold(Time::ZERO, |start, phase| play.phase(phase, start));
     play.stop = played.err();
     play.close_row();
     play.report()
@@ -48,9 +48,16 @@ struct SimulatedClient {
     attempts: u32,
 }
 
+/// Requests that are decided at one moment, in order.
+type Crowd = VecDeque<SimulatedClient>;
+
 struct Play<'a> {
     bench: &'a mut Bench,
     workload: &'a Workload,
+    /// `None` in virtual time, where every moment is reached at once.
+    clock: Option<&'a SystemClock>,
+    /// Refused requests, by the moment at which they come again.
+    waiting: BTreeMap<Time, Crowd>,
     /// True if one refusal applies to all requests of the same moment.
     stands_for_all: bool,
     rows: Vec<ReportRow>,
@@ -66,13 +73,15 @@ struct Play<'a> {
 }
 
 impl<'a> Play<'a> {
-    fn new(bench: &'a mut Bench, workload: &'a Workload) -> Self {
+    fn new(bench: &'a mut Bench, workload: &'a Workload, clock: Option<&'a SystemClock>) -> Self {
         let arrivals = workload.phases.iter().flat_map(|phase| &phase.arrivals);
         let one_key = arrivals.into_iter().all(|arrival| arrival.key == 0);
         Self {
             stands_for_all: one_key && !bench.counts_refusals(),
             bench,
             workload,
+            clock,
+            waiting: BTreeMap::new(),
             rows: Vec::new(),
             series: CountSeries::new(),
             passes: one_key.then(Vec::new),
@@ -85,25 +94,19 @@ impl<'a> Play<'a> {
     }
 
     /// Plays one phase, and returns when the next may start.
-    fn phase(
-        &mut self,
-        phase: &WorkloadPhase,
-        start: Time,
-        pace: &mut impl Pace,
-    ) -> Result<Time, Stop> {
+    fn phase(&mut self, phase: &WorkloadPhase, start: Time) -> Result<Time, Stop> {
         self.open_rows(phase, start);
         (self.admitted_last, self.promised) = (start, None);
         let mut arrivals = phase.arrivals.iter().peekable();
-        let mut waiting: BTreeMap<Time, VecDeque<SimulatedClient>> = BTreeMap::new();
         loop {
             let next_arrival = arrivals.peek().map(|arrival| start + arrival.at);
-            let next_attempt = waiting.first_key_value().map(|(moment, _)| *moment);
+            let next_attempt = self.waiting.first_key_value().map(|(moment, _)| *moment);
             let Some(moment) = next_arrival.into_iter().chain(next_attempt).min() else {
                 break;
             };
-            let now = pace.reach(moment);
+            let now = self.reach(moment);
             self.end = self.end.max(now);
-            let mut crowd = waiting.remove(&moment).unwrap_or_default();
+            let mut crowd = self.waiting.remove(&moment).unwrap_or_default();
             while let Some(arrival) = arrivals.next_if(|arrival| start + arrival.at == moment) {
                 self.row(now).offered += 1;
                 self.series.at(now).offered += 1;
@@ -113,22 +116,28 @@ impl<'a> Play<'a> {
                     attempts: 0,
                 });
             }
-            self.ask(crowd, moment, now, &mut waiting)?;
+            self.ask(crowd, moment, now)?;
         }
-        let end = pace.reach((start + phase.span).max(self.end));
-        self.end = end;
+        self.end = self.reach((start + phase.span).max(self.end));
         self.close_row();
-        Ok(end)
+        Ok(self.end)
+    }
+
+    /// Returns the time at which `moment` is reached: that moment, or later.
+    fn reach(&self, moment: Time) -> Time {
+        let Some(clock) = self.clock else {
+            return moment;
+        };
+        let mut now = clock.now();
+        while now < moment {
+            clock.sleep(moment.since(now));
+            now = clock.now();
+        }
+        now
     }
 
     /// Decides all requests of the crowd, in order; a refused client may come again.
-    fn ask(
-        &mut self,
-        mut crowd: VecDeque<SimulatedClient>,
-        moment: Time,
-        now: Time,
-        waiting: &mut BTreeMap<Time, VecDeque<SimulatedClient>>,
-    ) -> Result<(), Stop> {
+    fn ask(&mut self, mut crowd: Crowd, moment: Time, now: Time) -> Result<(), Stop> {
         while let Some(client) = crowd.pop_front() {
             let verdict = self.decide(client.key, now)?;
             let Some(wait) = self.settle(client, verdict, now) else {
@@ -140,7 +149,12 @@ impl<'a> Play<'a> {
             {
                 crowd.push_front(client);
                 self.refuse(crowd.len() as u64, now);
-                join(waiting, moment + every, crowd);
+                let there = self.waiting.entry(moment + every).or_default();
+                if there.is_empty() {
+                    *there = crowd; // no copy: a crowd moves as a whole
+                } else {
+                    there.append(&mut crowd);
+                }
                 return self.check_drought(now);
             }
             self.refuse(1, now);
@@ -166,8 +180,8 @@ impl<'a> Play<'a> {
                 self.row(now).gave_up += 1;
                 continue;
             };
-            let crowd = waiting.entry(next).or_default();
-            crowd.push_back(SimulatedClient { attempts, ..client });
+            let there = self.waiting.entry(next).or_default();
+            there.push_back(SimulatedClient { attempts, ..client });
         }
         Ok(())
     }
@@ -302,27 +316,12 @@ impl<'a> Play<'a> {
     }
 }
 
-/// Adds `crowd` to the requests at `moment`, after those already there.
-fn join(
-    waiting: &mut BTreeMap<Time, VecDeque<SimulatedClient>>,
-    moment: Time,
-    mut crowd: VecDeque<SimulatedClient>,
-) {
-    match waiting.entry(moment) {
-        Entry::Vacant(entry) => {
-            entry.insert(crowd); // no copy: a crowd moves as a whole
-        }
-        Entry::Occupied(mut entry) => entry.get_mut().append(&mut crowd),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use ratekeeper_core::{AnyAlgorithm, Denials, Gcra, Permits, Window};
 
     use super::*;
     use crate::arrivals::ArrivalPattern;
-    use crate::pace::VirtualTime;
     use crate::workload::Traffic;
 
     fn bucket(quota: &str) -> Gcra {
@@ -338,7 +337,19 @@ mod tests {
     }
 
     fn run(limit: impl Into<AnyAlgorithm>, workload: &Workload) -> Report {
-        play(&mut Bench::new(limit.into()), workload, &mut VirtualTime)
+        play(&mut Bench::new(limit.into()), workload, None)
+    }
+
+    #[test]
+    fn real_time_comes_to_no_moment_before_its_time() {
+        let (mut bench, workload) = (Bench::new(bucket("1/1s").into()), Workload::eight_phases());
+        let clock = SystemClock::new();
+        let play = Play::new(&mut bench, &workload, Some(&clock));
+        let moment = clock.now() + Nanos::from_millis(2);
+        assert!(play.reach(moment) >= moment);
+        assert!(play.reach(Time::ZERO) > Time::ZERO, "a moment that is past");
+        let virtual_time = Play::new(&mut bench, &workload, None);
+        assert_eq!(virtual_time.reach(moment), moment);
     }
 
     #[test]
@@ -449,11 +460,11 @@ mod tests {
         for limit in limits {
             let quick = run(limit.clone(), &workload);
             let mut bench = Bench::new(limit);
-            let mut play = Play::new(&mut bench, &workload);
+            let mut play = Play::new(&mut bench, &workload, None);
             play.stands_for_all = false;
             let mut start = Time::ZERO;
             for phase in &workload.phases {
-                start = play.phase(phase, start, &mut VirtualTime).unwrap();
+                start = play.phase(phase, start).unwrap();
             }
             let thorough = play.report();
             assert!(thorough.decisions > 10 * quick.decisions);

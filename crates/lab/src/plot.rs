@@ -207,11 +207,11 @@ mod tests {
     use super::*;
     use crate::arrivals::ArrivalPattern;
     use crate::workload::Traffic;
-    use crate::{Bench, VirtualTime, Workload, play};
+    use crate::{Bench, Workload, play};
 
     fn report(workload: &Workload) -> Report {
         let gcra = Gcra::token_bucket("10/1s".parse().unwrap()).unwrap();
-        play(&mut Bench::new(gcra.into()), workload, &mut VirtualTime)
+        play(&mut Bench::new(gcra.into()), workload, None)
     }
 
     fn steady() -> Report {

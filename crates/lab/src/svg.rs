@@ -154,7 +154,7 @@ mod tests {
     use ratekeeper_core::Gcra;
 
     use super::*;
-    use crate::{Bench, VirtualTime, Workload, play};
+    use crate::{Bench, Workload, play};
 
     #[test]
     fn a_picture_names_its_axes_and_curves() {
@@ -162,7 +162,7 @@ mod tests {
         let report = play(
             &mut Bench::new(gcra.into()),
             &Workload::eight_phases(),
-            &mut VirtualTime,
+            None,
         );
         let panel = Panel {
             title: "a < b & \"c\"",

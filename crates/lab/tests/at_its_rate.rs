@@ -3,7 +3,7 @@
 use ratekeeper_core::{Gcra, Nanos, Permits, Quota};
 use ratekeeper_lab::arrivals::{ArrivalPattern, Rate};
 use ratekeeper_lab::workload::{MAX_REQUESTS, Traffic};
-use ratekeeper_lab::{Bench, VirtualTime, Workload, play};
+use ratekeeper_lab::{Bench, Workload, play};
 
 #[test]
 fn requests_at_the_rate_of_a_bucket_pass() {
@@ -20,7 +20,7 @@ fn requests_at_the_rate_of_a_bucket_pass() {
                 let traffic = Traffic { rate, span, seed };
                 let workload = Workload::patterned(traffic, pattern).expect("not too large");
                 let bucket = Gcra::token_bucket(quota).expect("a bucket");
-                let report = play(&mut Bench::new(bucket.into()), &workload, &mut VirtualTime);
+                let report = play(&mut Bench::new(bucket.into()), &workload, None);
                 let admitted = report.total.admitted;
                 assert_eq!(admitted, rate.within(span), "{quota}, {pattern:?}");
             }

@@ -8,7 +8,7 @@ use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Denials, Gcra, Interval, Log, Nanos, Origin, Permits, Quota,
     Time, Window,
 };
-use ratekeeper_lab::{Bench, Report, Stop, VirtualTime, Workload, compared, play};
+use ratekeeper_lab::{Bench, Report, Stop, Workload, compared, play};
 use serde_json::Value;
 
 const FACTS: &str = include_str!("data/eight_phases.jsonl");
@@ -19,7 +19,7 @@ fn quota() -> Quota {
 
 fn run(limit: AnyAlgorithm) -> Report {
     let workload = Workload::eight_phases();
-    play(&mut Bench::new(limit), &workload, &mut VirtualTime)
+    play(&mut Bench::new(limit), &workload, None)
 }
 
 /// Returns `[duration_ms]` and `[refused]` of a class.

@@ -10,10 +10,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use ratekeeper::{Clock as _, SystemClock};
 use ratekeeper_core::{Algorithm as _, Nanos, Origin, Permits, Time};
 use ratekeeper_lab::arrivals::{ArrivalPattern, Rate};
 use ratekeeper_lab::workload::{Pause, TooLarge, Traffic};
-use ratekeeper_lab::{Bench, RealTime, VirtualTime, Workload, play};
+use ratekeeper_lab::{Bench, Workload, play};
 use serde_json::json;
 
 use crate::simulation::subject::{LimitSource, Subject};
@@ -143,9 +144,9 @@ fn exponent(text: &str) -> Result<f64, String> {
 
 impl SimulateArgs {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
-        let real = self.real_time.then(RealTime::new);
-        let origin = match (&real, &self.events) {
-            (Some(real), _) => real.origin(),
+        let clock = self.real_time.then(SystemClock::new);
+        let origin = match (&clock, &self.events) {
+            (Some(clock), _) => clock.origin(),
             (None, Some(_)) => source::UNIX,
             (None, None) => source::BEGINNING,
         };
@@ -164,10 +165,7 @@ impl SimulateArgs {
             .into_iter()
             .map(|subject| {
                 let mut bench = Bench::new(subject.algorithm.clone());
-                let report = match real.clone() {
-                    Some(mut clock) => play(&mut bench, &workload, &mut clock),
-                    None => play(&mut bench, &workload, &mut VirtualTime),
-                };
+                let report = play(&mut bench, &workload, clock.as_ref());
                 SimulatedLimit { subject, report }
             })
             .collect();
