@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
-use ureq::Agent;
+use ureq::http::Request;
+use ureq::http::request::Builder;
 use ureq::unversioned::resolver::DefaultResolver;
+use ureq::{Agent, AsSendBody};
 
 use crate::unix_connector::UnixConnector;
 use crate::{Failure, Output, Result, words};
@@ -126,16 +128,9 @@ impl Client {
         let pairs = query
             .iter()
             .map(|(name, value)| format!("{name}={}", percent_encoded(value)));
-        let pairs: Vec<_> = pairs.collect();
-        let url = format!("{}{path}?{}", self.base, pairs.join("&"));
-        let mut request = ureq::http::Request::builder().method(method).uri(&url);
-        if let Some(token) = &self.token {
-            request = request.header("authorization", format!("Bearer {token}"));
-        }
-        let request = request
-            .body(())
-            .map_err(|why| Failure::new(format!("`{url}` is not a URL: {why}")))?;
-        self.read(path, self.agent.run(request))
+        let query = pairs.collect::<Vec<_>>().join("&");
+        let url = format!("{}{path}?{query}", self.base);
+        self.send(path, Request::builder().method(method).uri(url), ())
     }
 
     /// Posts `body` to `path`; returns the JSON of a 200.
@@ -144,23 +139,17 @@ impl Client {
     /// Returns an error without a service, without an answer in time or with an answer that is not
     /// JSON, and in the service's words if it refuses the call itself.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value> {
-        let url = format!("{}{path}", self.base);
-        let mut request = self
-            .agent
-            .post(&url)
-            .header("content-type", "application/json");
+        let request = Request::post(format!("{}{path}", self.base));
+        let request = request.header("content-type", "application/json");
+        self.send(path, request, body.to_string())
+    }
+
+    fn send(&self, path: &str, mut request: Builder, body: impl AsSendBody) -> Result<Value> {
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        let sent = request.send(body.to_string());
-        self.read(path, sent)
-    }
-
-    fn read(
-        &self,
-        path: &str,
-        sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
-    ) -> Result<Value> {
+        let request = request.body(body).map_err(ureq::Error::from);
+        let sent = request.and_then(|request| self.agent.run(request));
         let mut response = sent.map_err(|why| self.unreachable(&why))?;
         let status = response.status();
         let text = response
