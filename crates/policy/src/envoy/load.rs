@@ -98,15 +98,8 @@ pub fn load(
 
 /// Returns place and value of `kind` beside an `apiVersion`.
 fn resource(node: &yaml::YamlNode) -> Option<(Range<usize>, &str)> {
-    let yaml::Content::Table(fields) = &node.content else {
-        return None;
-    };
-    let value = |name: &str| {
-        let is_named = |(key, _): &&(yaml::YamlNode, yaml::YamlNode)| key.text() == Some(name);
-        fields.iter().find(is_named).map(|(_, value)| value)
-    };
-    value("apiVersion")?;
-    let kind = value("kind")?;
+    node.get("apiVersion")?;
+    let kind = node.get("kind")?;
     Some((kind.at.clone(), kind.text()?))
 }
 
@@ -238,7 +231,7 @@ impl Loader {
         if key.is_none() {
             return;
         }
-        let at = key.map_or_else(|| table.at.clone(), |key| key.at);
+        let at = table.place_of("key");
         let first = seen.insert((key_text, value_text), at.clone());
         if first.is_none() && level.add(key_text, wanted, node) {
             return;

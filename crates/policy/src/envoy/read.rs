@@ -10,7 +10,6 @@
 //!
 //! A key that stands where it does nothing is a warning: the Go service loads such files.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use serde_json::{Map, Number, Value};
@@ -73,8 +72,7 @@ pub(super) struct YamlText<'n> {
 /// A table with fields that have been compared with the allowed ones.
 #[derive(Debug)]
 pub(super) struct CheckedTable<'n> {
-    pub(super) at: Range<usize>,
-    fields: HashMap<&'static str, &'n YamlNode>,
+    node: &'n YamlNode,
     /// Fields that unknown ones were probably meant to be, and that so are not missing.
     meant: Vec<&'static str>,
 }
@@ -86,38 +84,29 @@ impl<'n> CheckedTable<'n> {
         place: TablePlace,
         out: &mut Findings<'_>,
     ) -> Option<Self> {
-        let mut table = Self {
-            at: node.at.clone(),
-            fields: HashMap::new(),
-            meant: Vec::new(),
-        };
+        let mut meant = Vec::new();
         let Content::Table(entries) = &node.content else {
             if place == TablePlace::File && node.is_null() {
-                return Some(table);
+                return Some(Self { node, meant });
             }
             return wrong(node, place.what(), "a table", EXAMPLE, out);
         };
-        for (key, value) in entries {
+        for (key, _) in entries {
             let Some(name) = field_name(key, out) else {
                 continue;
             };
-            let Some((known, places)) = FIELDS.iter().find(|(known, _)| *known == name) else {
-                table.meant.extend(unknown(name, key, place, out));
-                continue;
-            };
-            if !places.contains(&place) {
-                misplaced(known, key, places, place, out);
-                continue;
+            match FIELDS.iter().find(|(known, _)| *known == name) {
+                None => meant.extend(unknown(name, key, place, out)),
+                Some((_, places)) if places.contains(&place) => {}
+                Some((_, places)) => misplaced(name, key, places, place, out),
             }
-            table.fields.insert(*known, value);
         }
-        Some(table)
+        Some(Self { node, meant })
     }
 
     /// Returns a field, unless it is null.
     pub(super) fn field(&self, name: &str) -> Option<&'n YamlNode> {
-        let node = *self.fields.get(name)?;
-        (!node.is_null()).then_some(node)
+        self.node.get(name).filter(|node| !node.is_null())
     }
 
     /// Returns true if a text is missing or empty.
@@ -132,8 +121,8 @@ impl<'n> CheckedTable<'n> {
     /// Reads a text as written; an empty one is `None`.
     pub(super) fn text(&self, name: &str, out: &mut Findings<'_>) -> Option<YamlText<'n>> {
         let node = self.field(name)?;
-        let what = format!("`{name}`");
         let Some(value) = node.text() else {
+            let what = format!("`{name}`");
             return wrong(node, &what, "a string", "write it on one line", out);
         };
         if value.len() > MAX_TEXT {
@@ -149,8 +138,7 @@ impl<'n> CheckedTable<'n> {
 
     /// Returns the range of a field, or else of the table.
     pub(super) fn place_of(&self, name: &str) -> Range<usize> {
-        let node = self.fields.get(name);
-        node.map_or_else(|| self.at.clone(), |node| node.at.clone())
+        self.node.get(name).unwrap_or(self.node).at.clone()
     }
 
     /// Reads a flag; false if not stated.
@@ -173,25 +161,18 @@ impl<'n> CheckedTable<'n> {
         let node = self.field(name)?;
         let what = format!("`{name}`");
         let example = format!("write {name}: 100");
-        let Content::Plain(text) = &node.content else {
-            return wrong(node, &what, "a whole number", &example, out);
+        let (text, digits) = match &node.content {
+            Content::Plain(text) => (&**text, text.replace('_', "")),
+            _ => ("", String::new()),
         };
-        let digits = text.replace('_', "");
-        if digits.len() > 1 && digits.starts_with('0') && !digits.contains('.') {
-            return wrong(node, &what, "a decimal number", &example, out);
-        }
+        let is_octal = digits.len() > 1 && digits.starts_with('0') && !digits.contains('.');
         let number = digits.parse::<f64>().ok().filter(|_| is_number(&digits));
-        let Some(number) = number.filter(|number| number.fract() == 0.0) else {
-            return wrong(node, &what, "a whole number", &example, out);
+        let Some(number) = number.filter(|it| it.fract() == 0.0 && !is_octal) else {
+            let kind = if is_octal { "decimal" } else { "whole" };
+            return wrong(node, &what, &format!("a {kind} number"), &example, out);
         };
-        // Every whole number up to 2^32 is an `f64` exactly.
-        let is_in_range = (0.0..=f64::from(u32::MAX)).contains(&number);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "the number is whole and in range"
-        )]
-        let whole = is_in_range.then_some(number as u32);
+        // Every whole number up to 2^32 is an `f64` exactly; the sum is no negative zero.
+        let whole = (number + 0.0).to_string().parse().ok();
         if whole.is_none() {
             let message = format!("{what} is out of range: {}", shown(text));
             let label = "expected 0 to 4294967295";

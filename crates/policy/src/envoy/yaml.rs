@@ -49,6 +49,16 @@ impl YamlNode {
         }
     }
 
+    /// Returns the value of a field of a table.
+    pub(super) fn get(&self, name: &str) -> Option<&Self> {
+        let Content::Table(fields) = &self.content else {
+            return None;
+        };
+        let mut fields = fields.iter();
+        let (_, value) = fields.find(|(key, _)| key.text() == Some(name))?;
+        Some(value)
+    }
+
     /// Returns true for `~`, `null`, or no value at all.
     pub(super) fn is_null(&self) -> bool {
         matches!(&self.content, Content::Plain(text) if is_null(text))
