@@ -89,9 +89,8 @@ const OF_LIMITS: &str = "limit_req limit_conn limit_req_status limit_conn_status
 /// Returns findings if the text is not a configuration of nginx.
 pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
     let mut out = Findings::new(text);
-    let known = form::check(text, &mut out);
-    let read = known.then(|| directive::parse(text, &mut out)).flatten();
-    let Some(directives) = read else {
+    let read = directive::parse(text, &mut out);
+    let Some(directives) = read.filter(|it| form::check(text, it, &mut out)) else {
         return Err(out.finish());
     };
     let mut writer = Writer::new(HEADING);

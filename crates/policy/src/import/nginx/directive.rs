@@ -17,7 +17,7 @@ use crate::import::limits::Writer;
 /// Maximum size of a file in bytes, which is that of the command line too.
 const MAX_BYTES: usize = 2 << 20;
 /// Beginning of a message of `nginx -T`, which a terminal shows between the files.
-pub(super) const MESSAGE: &str = "nginx: ";
+const MESSAGE: &str = "nginx: ";
 /// Maximum depth of blocks within one another.
 const MAX_DEPTH: usize = 32;
 

@@ -94,30 +94,31 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
-fn a_text_of_another_form_is_refused_by_name() {
+fn a_text_of_another_form_is_refused() {
     let ingress = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  annotations:\n    \
                    nginx.ingress.kubernetes.io/limit-rps: \"5\"\n";
-    for (text, form) in [
-        (ingress, "a resource of Kubernetes (kind: Ingress)"),
-        (
-            "kind: ConfigMap\ndata:\n  a: |\n    limit_req zone=a;\n",
-            "kind: ConfigMap",
-        ),
-        ("hello world", "text without a directive of nginx"),
-        ("hello world;", "text without a directive of nginx"),
-        ("", "text without a directive of nginx"),
-        ("# a comment\n", "text without a directive of nginx"),
-        ("{\"limit\": 5}", "JSON"),
-        ("<html></html>", "XML or HTML"),
-        ("[[limit]]\nname = \"a\"\n", "TOML or JSON"),
-        ("services:\n  web: { image: nginx }\n", "YAML"),
-        (
-            "frontend www\n  bind :80\n",
-            "text without a directive of nginx",
-        ),
+    for text in [
+        ingress,
+        "hello world",
+        "{\"limit\": 5}",
+        "<html></html>",
+        "[[limit]]\nname = \"a\"\n",
+        "services:\n  web: { image: nginx }\n",
+        "frontend www\n  bind :80\n",
     ] {
         let refusal = refusal(text);
-        assert!(refusal.contains(form), "{text}: {refusal}");
+        let expected = "this is not a configuration of nginx";
+        assert!(refusal.starts_with(expected), "{text}: {refusal}");
+    }
+    for text in [
+        "kind: ConfigMap\ndata:\n  a: |\n    limit_req zone=a;\n",
+        "hello world;",
+        "",
+        "# a comment\n",
+    ] {
+        let refusal = refusal(text);
+        let expected = "text without a directive of nginx";
+        assert!(refusal.contains(expected), "{text}: {refusal}");
         assert!(refusal.contains("nginx -T"), "{text}: {refusal}");
     }
     assert!(refusal("server { listen 80 }").starts_with("this is not a configuration of nginx"));
