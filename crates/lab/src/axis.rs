@@ -44,19 +44,12 @@ impl Scale {
         }
         let unit = rate_unit(offered_most.max(admitted_most));
         let top = round_up(offered_most.max(admitted_most) * unit.1) / unit.1;
-        if admitted_most > 0.0 && offered_most > FAR_APART * admitted_most {
-            let bottom = (round_up(least * unit.1 / 4.0) / unit.1).min(top / 10.0);
-            return Self {
-                bottom,
-                top,
-                is_log: true,
-                unit,
-            };
-        }
+        let is_log = admitted_most > 0.0 && offered_most > FAR_APART * admitted_most;
+        let above_zero = (round_up(least * unit.1 / 4.0) / unit.1).min(top / 10.0);
         Self {
-            bottom: 0.0,
+            bottom: if is_log { above_zero } else { 0.0 },
             top,
-            is_log: false,
+            is_log,
             unit,
         }
     }
@@ -184,16 +177,11 @@ pub fn rate(per_second: f64) -> String {
 
 /// Formats a number as short as possible: `0.5`, `12.5`, `1500`.
 fn number(rate: f64) -> String {
-    let text = if rate >= 100.0 {
-        format!("{rate:.0}")
-    } else {
-        format!("{rate:.2}")
-    };
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
+    if rate >= 100.0 {
+        return format!("{rate:.0}");
     }
+    let text = format!("{rate:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]

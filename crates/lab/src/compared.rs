@@ -14,20 +14,11 @@ use ratekeeper_core::{
 pub struct Compared {
     /// Name in comparisons.
     pub name: &'static str,
-    build: BuildLimit,
+    /// Builds the limit at a quota; an error if this algorithm cannot count its numbers.
+    pub build: BuildLimit,
 }
 
 type BuildLimit = fn(Quota, Origin) -> Result<AnyAlgorithm, Error>;
-
-impl Compared {
-    /// Builds the limit at this quota.
-    ///
-    /// # Errors
-    /// Returns an error if this algorithm cannot count the numbers of the quota.
-    pub fn build(&self, quota: Quota, origin: Origin) -> Result<AnyAlgorithm, Error> {
-        (self.build)(quota, origin)
-    }
-}
 
 /// Sub-buckets of a window.
 const SUB_BUCKETS: u32 = 6;

@@ -13,6 +13,7 @@ use ratekeeper_core::{Nanos, Time};
 use crate::axis::{Scale, moments, unit};
 use crate::report::Report;
 use crate::series::Bin;
+use crate::workload::ReportRows;
 
 /// Cell of a column up to the admitted rate.
 pub const ADMITTED: char = '#';
@@ -62,9 +63,9 @@ impl Columns {
     }
 }
 
-/// Draws a plot at most `width` characters wide, line by line. With `marks`, a line under the axis
-/// has the number of each row of the report where the row begins.
-pub fn plot(report: &Report, width: usize, marks: Marks) -> Vec<String> {
+/// Draws a plot at most `width` characters wide, line by line. If the rows of the report are phases,
+/// a line under the axis has the number of each where it begins.
+pub fn plot(report: &Report, width: usize, rows: ReportRows) -> Vec<String> {
     let inner = width.saturating_sub(MARGIN + 1).max(NARROWEST);
     let columns = Columns::of(report, report.end, inner as u64);
     let scale = Scale::of(columns.rates());
@@ -100,20 +101,11 @@ pub fn plot(report: &Report, width: usize, marks: Marks) -> Vec<String> {
         "-".repeat(shown),
         MARGIN - 1
     ));
-    if marks == Marks::Rows {
+    if rows == ReportRows::Phases {
         lines.push(row_marks(report, &columns));
     }
     lines.push(time_labels(&columns));
     lines
-}
-
-/// Marks of the report's rows under the axis.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Marks {
-    /// No marks.
-    None,
-    /// The number of each row.
-    Rows,
 }
 
 /// Draws the admitted rate over time in one line: `.` little, `#` most of all, a space nothing.
@@ -214,18 +206,19 @@ mod tests {
         play(&mut Bench::new(gcra.into()), workload, None)
     }
 
-    fn steady() -> Report {
+    fn steady() -> Workload {
         let traffic = Traffic {
             rate: "20/s".parse().unwrap(),
             span: Nanos::from_secs(10),
             seed: 1,
         };
-        report(&Workload::patterned(traffic, ArrivalPattern::Steady).unwrap())
+        Workload::patterned(traffic, ArrivalPattern::Steady).unwrap()
     }
 
     #[test]
     fn refused_requests_are_drawn_above_admitted_ones() {
-        let lines = plot(&steady(), 28, Marks::None);
+        let workload = steady();
+        let lines = plot(&report(&workload), 28, workload.rows);
         let expected = "        per s
     20 |#...................
        |##..................
@@ -248,7 +241,7 @@ mod tests {
     fn a_plot_is_as_wide_as_there_is_room() {
         let report = report(&Workload::eight_phases());
         for width in [0, 20, 40, 80, 200] {
-            let widest = plot(&report, width, Marks::Rows)
+            let widest = plot(&report, width, ReportRows::Phases)
                 .iter()
                 .map(String::len)
                 .max();
@@ -262,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_strip_shows_little_and_much() {
-        let report = steady();
+        let report = report(&steady());
         let top = top_of_strip(&report, report.end, 10);
         assert_eq!(strip(&report, report.end, top, 10), "#---------");
     }
@@ -273,6 +266,6 @@ mod tests {
             phases: Vec::new(),
             ..Workload::eight_phases()
         };
-        assert_eq!(plot(&report(&nothing), 80, Marks::Rows).len(), 16);
+        assert_eq!(plot(&report(&nothing), 80, ReportRows::Phases).len(), 16);
     }
 }

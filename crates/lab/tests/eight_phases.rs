@@ -89,7 +89,7 @@ fn each_class_takes_as_long_as_recorded() {
 #[test]
 fn every_algorithm_finishes_within_its_bound_unless_refusals_count() {
     for compared in compared::ALL {
-        let limit = compared.build(quota(), Origin::UNIX).unwrap();
+        let limit = (compared.build)(quota(), Origin::UNIX).unwrap();
         let counts = Bench::new(limit.clone()).counts_refusals();
         let report = run(limit.clone());
         let name = compared.name;

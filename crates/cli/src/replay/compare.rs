@@ -41,7 +41,7 @@ pub(crate) struct Comparison {
 /// Returns a limit of these numbers; `None` if the algorithm cannot count them.
 fn built(by: &Compared, permits: Permits, window: Option<Nanos>) -> Option<AnyAlgorithm> {
     let quota = Quota::new(permits, window?).ok()?;
-    by.build(quota, ORIGIN)
+    (by.build)(quota, ORIGIN)
         .ok()
         .filter(|_| permits > Permits::ZERO)
 }

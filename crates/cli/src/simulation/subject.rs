@@ -113,7 +113,7 @@ impl Subject {
         };
         let mut subjects = Vec::with_capacity(compared::ALL.len());
         for compared in compared::ALL {
-            match compared.build(quota, origin) {
+            match (compared.build)(quota, origin) {
                 Ok(algorithm) => subjects.push(Self {
                     name: compared.name.into(),
                     text: quota.to_string(),

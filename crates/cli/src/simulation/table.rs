@@ -99,11 +99,7 @@ pub(crate) fn draw(
     width: usize,
     output: &mut Output,
 ) -> Result<()> {
-    let marks = match rows {
-        ReportRows::Phases => plot::Marks::Rows,
-        ReportRows::Intervals { .. } => plot::Marks::None,
-    };
-    for line in plot::plot(report, width, marks) {
+    for line in plot::plot(report, width, rows) {
         output.line(painted(&line))?;
     }
     let legend = format!(
