@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use ratekeeper_core::{Limit, Origin, Time};
+use ratekeeper_core::{Limit, Origin};
 
+use super::EnvoyRule;
 use super::counters::{of_spans, of_units};
 use super::tree::DescriptorLevel;
-use super::{EnvoyCall, EnvoyCallError, EnvoyRule, Plan};
 use crate::model::settings::envoy::EnvoySettings;
 
 /// All domains of a configuration.
@@ -64,14 +64,6 @@ impl EnvoyConfig {
         for limit in self.limits_mut() {
             limit.algorithm = limit.algorithm.on_clock(from, origin);
         }
-    }
-
-    /// Returns the charges of a call at `now`.
-    ///
-    /// # Errors
-    /// For a call without domain or descriptors, or with too many descriptors.
-    pub fn plan<'c>(&'c self, call: &EnvoyCall<'_>, now: Time) -> Result<Plan<'c>, EnvoyCallError> {
-        Plan::new(self, call, now)
     }
 
     /// Returns the settings of all rules.

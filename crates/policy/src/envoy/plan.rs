@@ -59,12 +59,12 @@ struct CounterKey<'c> {
     key: Range<usize>,
 }
 
-impl<'c> Plan<'c> {
-    pub(super) fn new(
-        config: &'c EnvoyConfig,
-        call: &EnvoyCall<'_>,
-        now: Time,
-    ) -> Result<Self, EnvoyCallError> {
+impl EnvoyConfig {
+    /// Returns the charges of a call at `now`.
+    ///
+    /// # Errors
+    /// For a call without domain or descriptors, or with too many descriptors.
+    pub fn plan<'c>(&'c self, call: &EnvoyCall<'_>, now: Time) -> Result<Plan<'c>, EnvoyCallError> {
         if call.domain.is_empty() {
             return Err(EnvoyCallError::EmptyDomain);
         }
@@ -74,14 +74,14 @@ impl<'c> Plan<'c> {
         if call.descriptors.len() > MAX_DESCRIPTORS {
             return Err(EnvoyCallError::TooManyDescriptors);
         }
-        let mut plan = Self {
-            config,
+        let mut plan = Plan {
+            config: self,
             now,
             steps: SmallVec::new(),
             counts: SmallVec::new(),
             bytes: KeyBytes::default(),
         };
-        let domain = config.domains.get(call.domain);
+        let domain = self.domains.get(call.domain);
         for descriptor in &call.descriptors {
             let applies = domain.map(|domain| Applies::find(domain, descriptor));
             let hits = match (descriptor.hits_addend, call.hits_addend) {
@@ -104,7 +104,9 @@ impl<'c> Plan<'c> {
         }
         Ok(plan)
     }
+}
 
+impl<'c> Plan<'c> {
     /// Returns the moment at which the call is decided.
     pub const fn now(&self) -> Time {
         self.now
