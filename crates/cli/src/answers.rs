@@ -289,11 +289,8 @@ fn mismatch(matcher: &Matcher, field: &Field, request: &CliRequest, facts: &Fact
         Field::Claim(_) => format!("{field} of a verified token"),
         field => field.to_string(),
     };
-    let found = if found.is_empty() {
-        "not given".to_owned()
-    } else {
-        found
-    };
+    let found = Some(&*found).filter(|found| !found.is_empty());
+    let found = found.unwrap_or("not given");
     format!("{place} is {found}, and must be {wanted}")
 }
 

@@ -21,9 +21,6 @@ const MAX_BYTES: u64 = config::MAX_BYTES as u64;
 /// same picture; windows of an hour, a day or a week begin with it.
 pub(crate) const BEGINNING: Origin = Origin::from_unix_nanos(1_767_571_200_000_000_000);
 
-/// Zero of the user's own events, which are in Unix time.
-pub(crate) const UNIX: Origin = Origin::from_unix_nanos(0);
-
 /// The text of a policy file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct PolicySource {

@@ -71,13 +71,6 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// Returns a text as a page shows it, without control characters.
 pub(crate) fn escaped(text: &str) -> String {
-    let signs = [
-        ("&", "&amp;"),
-        ("<", "&lt;"),
-        (">", "&gt;"),
-        ("\"", "&quot;"),
-    ];
-    signs
-        .iter()
-        .fold(plain(text), |text, (sign, word)| text.replace(sign, word))
+    let text = plain(text).replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -15,6 +15,7 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Nanos, Origin, Quota};
 use ratekeeper_lab::compared;
 use ratekeeper_policy::config::{self, Context};
 use ratekeeper_policy::{Cost, Rule, WorstCase};
+use serde_json::json;
 
 use crate::source::{self, PolicySource};
 use crate::{Failure, Output, Result, limits};
@@ -180,24 +181,20 @@ fn document(words: &str, algorithm: Option<&str>) -> Result<String> {
             "the text of a limit must be one line of printable characters",
         ));
     }
+    // A string of JSON is one of TOML, too.
     let fields = if words.contains('=') {
         words.to_owned()
     } else {
-        format!("limit = {}", quoted(words))
+        format!("limit = {}", json!(words))
     };
     let algorithm = match algorithm {
         Some(table) if table.starts_with('{') => format!(", algorithm = {table}"),
-        Some(word) => format!(", algorithm = {}", quoted(word)),
+        Some(word) => format!(", algorithm = {}", json!(word)),
         None => String::new(),
     };
     Ok(format!(
         "version = 1\ntimezone = \"UTC\"\nlimit = [{{ name = \"{NAME}\", key = [\"all\"], {fields}{algorithm} }}]\n"
     ))
-}
-
-/// Returns a string in TOML.
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 #[cfg(test)]

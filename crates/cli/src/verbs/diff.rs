@@ -53,24 +53,15 @@ const LISTED: usize = 10;
 /// Keys whose decisions differ that are counted apart; further ones are counted together.
 const MAX_KEYS: usize = 100_000;
 
-/// The words of `explain` that tell a field of a limit.
-const TOLD: [(&str, &str); 16] = [
-    ("active", "active"),
-    ("alert", "alert"),
+/// The words of `explain` that tell fields of a limit by their own names.
+const TOLD: &str = "active alert ban cost limit mode on_store_error percent plans priority status";
+/// Those that tell a field by another name.
+const RENAMED: [(&str, &str); 5] = [
     ("algorithm", "limit"),
-    ("ban", "ban"),
     ("bucket", "limit"),
-    ("cost", "cost"),
     ("key", "counts by"),
-    ("limit", "limit"),
     ("match", "for"),
     ("missing_key", "counts by"),
-    ("mode", "mode"),
-    ("on_store_error", "on_store_error"),
-    ("percent", "percent"),
-    ("plans", "plans"),
-    ("priority", "priority"),
-    ("status", "status"),
 ];
 
 /// Fields in words or as they are written, by limit or table.
@@ -173,8 +164,9 @@ fn changes([old, new]: &[Fields; 2], written: &[&Fields; 2]) -> Changes {
         if before.is_some() && after.is_some() {
             let [before, after] = written.map(|fields| fields.get(name).unwrap_or(&none));
             let told = |field: &str| {
-                let words = TOLD.iter().find(|(name, _)| *name == field);
-                words.is_some_and(|(_, word)| changes.iter().any(|(name, ..)| name == word))
+                let own = TOLD.split(' ').map(|name| (name, name));
+                let mut words = own.chain(RENAMED).filter(|(name, _)| *name == field);
+                words.any(|(_, word)| changes.iter().any(|(name, ..)| name == word))
             };
             let mut untold = differing(before, after);
             untold.retain(|(field, ..)| !told(field));

@@ -102,7 +102,7 @@ fn moment(text: &str, zone: TimeZone) -> Result<Zoned> {
 
 /// Returns the policy's time zone, or that of this machine.
 fn zone_of(source: &PolicySource) -> TimeZone {
-    let policy = source.parse(source::UNIX).map(|loaded| loaded.policy);
+    let policy = source.parse(Origin::UNIX).map(|loaded| loaded.policy);
     let name = policy.ok().and_then(|policy| policy.settings.timezone);
     let zone = name.and_then(|name| words::zone(&name));
     zone.unwrap_or_else(TimeZone::system)

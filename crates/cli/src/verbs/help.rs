@@ -102,14 +102,9 @@ fn explain_term(term: &Term, output: &mut Output) -> Result<()> {
     for line in term.policy.into_iter().flat_map(str::lines) {
         output.line(format!("    {line}").trim_end())?;
     }
-    let (folder, page) = match term.page.strip_prefix("../") {
-        None => ("docs/guide/", term.page),
-        Some(page) => match page.strip_prefix("../") {
-            None => ("docs/", page),
-            Some(page) => ("", page),
-        },
-    };
-    output.line(format!("more: {folder}{page}"))
+    let page = format!("docs/guide/{}", term.page);
+    let page = page.replace("guide/../", "").replace("docs/../", "");
+    output.line(format!("more: {page}"))
 }
 
 /// Lists the names of all terms, and the first line of each.

@@ -147,7 +147,7 @@ impl SimulateArgs {
         let clock = self.real_time.then(SystemClock::new);
         let origin = match (&clock, &self.events) {
             (Some(clock), _) => clock.origin(),
-            (None, Some(_)) => source::UNIX,
+            (None, Some(_)) => Origin::UNIX, // events are in Unix time
             (None, None) => source::BEGINNING,
         };
         let subject = self.limit.subject(origin, output)?;
