@@ -30,8 +30,6 @@ pub(crate) struct BoardRow {
     pub(crate) covers_ms: u64,
     /// Decisions since the start, by effect.
     pub(crate) decisions: BTreeMap<String, u64>,
-    /// Those that passed with most of the limit spent.
-    pub(crate) near: u64,
 }
 
 /// The counts of a key.
@@ -78,13 +76,12 @@ struct UpstreamAddress {
 }
 
 impl BoardRow {
-    /// Returns the decisions since the start: all, those that denied, and those that passed with
-    /// most of the limit spent.
-    pub(crate) fn decided(&self) -> [u64; 3] {
+    /// Returns the decisions since the start: all, and those that denied.
+    pub(crate) fn decided(&self) -> [u64; 2] {
         let count = |effect| self.decisions.get(effect).copied().unwrap_or_default();
         let denied = count("denied") + count("fail_closed");
         let passed = ["allowed", "queued", "covered", "fail_open", "uncharged"].map(count);
-        [denied + passed.iter().sum::<u64>(), denied, self.near]
+        [denied + passed.iter().sum::<u64>(), denied]
     }
 
     /// Returns requests a second in the window.

@@ -13,8 +13,12 @@ pub(super) const WIDE: usize = 120;
 
 /// Returns the limits and the keys, as `--once` prints them: notes and upstreams whole.
 pub(crate) fn table(board: &Board) -> Vec<String> {
-    let mut lines = vec![LIMIT_HEAD.to_owned()];
-    lines.extend(board.limits.iter().map(limit_line));
+    let mut lines = vec![format!("{LIMIT_HEAD}  KEYS REFUSED")];
+    let limits = board.limits.iter();
+    lines.extend(limits.map(|row| {
+        let line = format!("{}  {}", limit_line(row, row.rate()), keys_refused(row));
+        line.trim_end().to_owned()
+    }));
     if board.more > 0 {
         let more = words::counted(board.more, "limit");
         lines.push(format!("and {more} more"));
@@ -49,7 +53,8 @@ pub(super) fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
 
-const LIMIT_HEAD: &str = "LIMIT          MODE          /s   DENIED           SPENT  KEYS REFUSED";
+/// Head of the limits, without their last columns.
+pub(super) const LIMIT_HEAD: &str = "LIMIT          MODE          /s   DENIED           SPENT";
 
 /// Returns the head of the keys of a limit.
 pub(super) fn key_head(limit: &str, cause: &str) -> String {
@@ -60,18 +65,17 @@ pub(super) fn key_head(limit: &str, cause: &str) -> String {
     format!("{key:KEY_WIDTH$} HITS/MIN   DENIED    ERR  NOTE")
 }
 
-/// Returns a limit with its number of requests a second in the window.
-fn limit_line(row: &BoardRow) -> String {
-    let (name, rate) = (clipped(&row.name, 14), row.rate());
-    let line = format!(
-        "{name:14} {:7} {rate:>8.1} {:>8} {:>5.1} % {:>6}  {}",
+/// Returns a limit with its number of requests a second.
+pub(super) fn limit_line(row: &BoardRow, rate: f64) -> String {
+    let name = clipped(&row.name, 14);
+    let spent = row.highest_percent;
+    format!(
+        "{name:14} {:7} {rate:>8.1} {:>8} {:>5.1} % {:>6}",
         row.mode,
         words::count(row.denied),
         row.denied_percent(),
-        percent(row.highest_percent),
-        keys_refused(row)
-    );
-    line.trim_end().to_owned()
+        spent.map_or_else(|| "-".into(), |share| format!("{share} %")),
+    )
 }
 
 /// Returns the number of keys that a limit refused, and the likely cause.
@@ -83,11 +87,6 @@ pub(super) fn keys_refused(row: &BoardRow) -> String {
         }
         cause => format!("{} ({cause})", words::count(row.distinct_denied)),
     }
-}
-
-/// Returns a share in percent; `-` if it is not known.
-pub(super) fn percent(share: Option<u64>) -> String {
-    share.map_or_else(|| "-".into(), |share| format!("{share} %"))
 }
 
 /// Returns a key of the board, on a line of that width.

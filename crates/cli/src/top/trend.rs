@@ -13,18 +13,18 @@ const STEP: usize = 5;
 #[derive(Debug, Default)]
 pub(super) struct Trend {
     /// Time of the last answer, in milliseconds since 1970, and the decisions until then.
-    last: Option<(u64, [u64; 3])>,
+    last: Option<(u64, [u64; 2])>,
     /// Decisions a second between the last two polls, as in `BoardRow::decided`.
-    pub(super) rates: [f64; 3],
+    pub(super) rates: [f64; 2],
     denied: VecDeque<f64>,
 }
 
 impl Trend {
     /// Notes the decisions until a time. A service that was restarted counts from zero.
-    pub(super) fn note(&mut self, at_ms: u64, decided: [u64; 3]) {
+    pub(super) fn note(&mut self, at_ms: u64, decided: [u64; 2]) {
         let before = self.last.replace((at_ms, decided));
         self.rates = match before.filter(|(before_ms, _)| *before_ms < at_ms) {
-            None => [0.0; 3],
+            None => [0.0; 2],
             Some((before_ms, before)) => std::array::from_fn(|kind| {
                 let more = decided[kind].saturating_sub(before[kind]);
                 ratio(more.saturating_mul(1_000), at_ms - before_ms)
@@ -61,14 +61,14 @@ mod tests {
     fn refusals_show_beside_the_most_of_the_minute() {
         let mut trend = Trend::default();
         let mut at_ms = 0;
-        let mut note = |trend: &mut Trend, [all, denied]: [u64; 2], millis: u64| {
+        let mut note = |trend: &mut Trend, decided: [u64; 2], millis: u64| {
             at_ms += millis;
-            trend.note(at_ms, [all, denied, 0]);
+            trend.note(at_ms, decided);
         };
         let mut denied = 100;
         note(&mut trend, [100, denied], 1_000);
         assert_eq!(
-            trend.rates[..2],
+            trend.rates[..],
             [0.0, 0.0],
             "counts before the first poll are no rate"
         );
@@ -80,9 +80,9 @@ mod tests {
         }
         assert_eq!(trend.text(), ".:|#.");
         note(&mut trend, [denied + 8, denied + 4], 2_000);
-        assert_eq!(trend.rates[..2], [4.0, 2.0]);
+        assert_eq!(trend.rates[..], [4.0, 2.0]);
         note(&mut trend, [0, 0], 1_000);
-        assert_eq!(trend.rates[..2], [0.0, 0.0], "a restart");
+        assert_eq!(trend.rates[..], [0.0, 0.0], "a restart");
         (0..200).for_each(|_| note(&mut trend, [0, 0], 1_000));
         assert_eq!(trend.text(), "............");
     }
