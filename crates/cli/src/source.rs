@@ -123,27 +123,9 @@ impl PolicySource {
 }
 
 fn missing(path: &Path) -> Failure {
-    Failure::new(format!("there is no file `{}`", path.display())).meant(
-        near_file(path).as_deref().map(Path::display),
-        "write a commented policy to start from with `ratekeeper init`",
-    )
+    Failure::new(format!("there is no file `{}`", path.display()))
+        .hint("write a commented policy to start from with `ratekeeper init`")
 }
-
-/// Returns a policy file beside `path` with a similar name.
-fn near_file(path: &Path) -> Option<PathBuf> {
-    let directory = path.parent().unwrap_or(Path::new(""));
-    let wanted = path.file_name()?.to_str()?;
-    let listed = Path::new(".").join(directory);
-    let names = std::fs::read_dir(listed).ok()?.take(MAX_LISTED);
-    let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let is_policy = |name: &String| Path::new(name).extension() == Some("toml".as_ref());
-    let names: Vec<String> = names.filter(is_policy).collect();
-    let near = crate::words::near(wanted, names.iter().map(String::as_str))?;
-    Some(directory.join(near))
-}
-
-/// Maximum number of directory entries that are compared for a similar name.
-const MAX_LISTED: usize = 1_000;
 
 fn directory(path: &Path) -> Failure {
     let inside = Some(path.join(DEFAULT_FILE)).filter(|inside| inside.is_file());

@@ -2,8 +2,6 @@
 
 mod machines;
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -274,10 +272,6 @@ fn text(one: &Checked, output: &mut Output) -> Result<()> {
     if let Some(note) = &one.note {
         output.talk(note);
     }
-    let repeated = repeated(&one.findings);
-    if !repeated.is_empty() {
-        output.line(format!("  {}", repeated.join(", ")))?;
-    }
     for sides in one.sides.iter().take(MAX_SIDES) {
         let name = paint(NAME, &sides.name);
         let mode = match sides.mode {
@@ -292,23 +286,6 @@ fn text(one: &Checked, output: &mut Output) -> Result<()> {
         output.line(format!("  {more} more: `ratekeeper explain` shows them"))?;
     }
     Ok(())
-}
-
-/// Returns the count of each code, by descending count; empty for a few findings.
-fn repeated(findings: &[Diagnostic]) -> Vec<String> {
-    /// Number of findings up to which no summary is needed.
-    const FEW: usize = 10;
-    if findings.len() <= FEW {
-        return Vec::new();
-    }
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for finding in findings {
-        *counts.entry(finding.code).or_default() += 1;
-    }
-    let mut counts: Vec<_> = counts.into_iter().collect();
-    counts.sort_by_key(|(_, count)| Reverse(*count));
-    let text = |(code, count): (&str, usize)| format!("{} x {code}", words::count(count));
-    counts.into_iter().map(text).collect()
 }
 
 fn document(checked: &[Checked]) -> Value {
