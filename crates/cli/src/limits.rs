@@ -242,7 +242,7 @@ pub(crate) fn cost(rule: &Rule) -> Option<String> {
     Some(match &rule.cost {
         Cost::Request => return None,
         Cost::Fixed(permits) => shown(*permits),
-        Cost::Attribute(name) | Cost::Decimal(name, _) => format!("attr:{name}"),
+        Cost::Attribute(name, _) => format!("attr:{name}"),
         Cost::Body(field, _) => field.to_string(),
         Cost::Priced(prices) => {
             let each = prices.higher.iter().map(|price| {

@@ -304,7 +304,7 @@ pub(crate) fn parts(rule: &Rule) -> impl Iterator<Item = KeyPart> {
         KeyPart::parse(&part).ok()
     });
     let cost = match &rule.cost {
-        Cost::Attribute(name) | Cost::Decimal(name, _) => Some(KeyPart::Attribute(name.clone())),
+        Cost::Attribute(name, _) => Some(KeyPart::Attribute(name.clone())),
         _ => None,
     };
     rule.key.iter().cloned().chain(cost).chain(compared)

@@ -102,11 +102,7 @@ fn amount<'a>(node: Node<'a>, field: &str, around: &CostSurroundings<'_>) -> Opt
     let CostSurroundings { limit, unit, .. } = around;
     if let Some(text) = node.value.as_str() {
         if let Some(attribute) = text.strip_prefix("attr:").filter(|name| !name.is_empty()) {
-            let attribute = attribute.to_owned();
-            let cost = match unit {
-                Some(unit) => Cost::Decimal(attribute, unit.clone()),
-                None => Cost::Attribute(attribute),
-            };
+            let cost = Cost::Attribute(attribute.to_owned(), unit.clone());
             return Some(At::new(cost, node.at));
         }
         if text.starts_with("json:") || text.starts_with("form:") {

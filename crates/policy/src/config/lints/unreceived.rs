@@ -107,7 +107,7 @@ pub(crate) fn unreceived(
     for draft in drafts.iter().filter(|draft| !draft.is_off()) {
         let (rule, table) = (&draft.rule, draft.table);
         let cost = match &rule.cost {
-            Cost::Attribute(name) | Cost::Decimal(name, _) => Some(format!("attr:{name}")),
+            Cost::Attribute(name, _) => Some(format!("attr:{name}")),
             _ => None,
         };
         let stand_in = table

@@ -11,11 +11,10 @@ pub enum Cost {
     Request,
     /// Always the same, whatever the caller sets; nothing for a descriptor that only looks.
     Fixed(Permits),
-    /// The value of an attribute; 1 if it is missing or no whole number.
-    Attribute(String),
-    /// The value of an attribute, a decimal number of the unit, in its smallest part: rounded up if
-    /// it has more decimals; one whole of the unit if it is missing or no number.
-    Decimal(String, Unit),
+    /// The value of an attribute; 1 if it is missing or no whole number. With a unit, a decimal
+    /// number, in the smallest part of the unit: rounded up if it has more decimals; one whole of
+    /// the unit if it is missing or no number.
+    Attribute(String, Option<Unit>),
     /// The value of the body, a decimal number, rounded up. An absent one and 0 are 1, because the
     /// client writes the body, and would pass a spent limit by a 0.
     Body(BodyField, Option<Unit>),
@@ -48,8 +47,8 @@ impl Cost {
         let unstated = match self {
             Self::Fixed(cost) => return *cost,
             Self::Priced(prices) => prices.usual,
-            Self::Decimal(_, unit) | Self::Body(_, Some(unit)) => unit.one(),
-            Self::Request | Self::Attribute(_) | Self::Body(_, None) => Permits::ONE,
+            Self::Attribute(_, unit) | Self::Body(_, unit) => one(unit.as_ref()),
+            Self::Request => Permits::ONE,
         };
         stated.unwrap_or(unstated)
     }
@@ -59,7 +58,7 @@ impl Cost {
         match self {
             Self::Fixed(cost) => *cost,
             Self::Priced(prices) => prices.usual,
-            Self::Request | Self::Attribute(_) | Self::Decimal(..) | Self::Body(..) => Permits::ONE,
+            Self::Request | Self::Attribute(..) | Self::Body(..) => Permits::ONE,
         }
     }
 
@@ -68,7 +67,7 @@ impl Cost {
         match self {
             Self::Fixed(cost) => Some(*cost),
             Self::Priced(prices) => Some(prices.higher.first().map_or(prices.usual, |it| it.is)),
-            Self::Request | Self::Attribute(_) | Self::Decimal(..) | Self::Body(..) => None,
+            Self::Request | Self::Attribute(..) | Self::Body(..) => None,
         }
     }
 
@@ -93,14 +92,10 @@ impl Cost {
                 let price = higher.find(|price| price.matcher.holds(request));
                 price.map_or(prices.usual, |price| price.is)
             }
-            Self::Attribute(name) => {
-                let stated = facts.attribute(name).and_then(whole_number);
-                stated.unwrap_or(Permits::ONE)
-            }
-            Self::Decimal(name, unit) => {
+            Self::Attribute(name, unit) => {
                 let stated = facts.attribute(name);
-                let cost = stated.and_then(|text| unit.permits(text));
-                cost.unwrap_or(unit.one())
+                let cost = stated.and_then(|text| amount(text, unit.as_ref()));
+                cost.unwrap_or(one(unit.as_ref()))
             }
             Self::Body(field, unit) => return of_body(field, unit.as_ref(), request),
         })
@@ -136,8 +131,17 @@ fn looks(facts: &Facts<'_>) -> bool {
     facts.descriptor.is_some() && facts.cost == Some(Permits::ZERO)
 }
 
-/// Parses digits only; a number beyond the countable range saturates.
-pub(crate) fn whole_number(text: &str) -> Option<Permits> {
+/// Returns one whole of a unit; one permit without a unit.
+fn one(unit: Option<&Unit>) -> Permits {
+    unit.map_or(Permits::ONE, Unit::one)
+}
+
+/// Returns the permits of a text: a whole number, or a decimal number of the unit, rounded up;
+/// `None` if it is neither. A number beyond the countable range counts as its end.
+pub(crate) fn amount(text: &str, unit: Option<&Unit>) -> Option<Permits> {
+    if let Some(unit) = unit {
+        return unit.permits(text);
+    }
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().map_or(Permits::MAX, Permits::new))
 }
@@ -158,8 +162,8 @@ mod tests {
             (Cost::Request, 1, 7),
             (Cost::Fixed(Permits::new(3)), 3, 3),
             (Cost::Priced(priced), 5, 7),
-            (Cost::Attribute("n".into()), 1, 7),
-            (Cost::Decimal("n".into(), usd()), 100, 7),
+            (Cost::Attribute("n".into(), None), 1, 7),
+            (Cost::Attribute("n".into(), Some(usd())), 100, 7),
             (Cost::Body(field(), None), 1, 7),
             (Cost::Body(field(), Some(usd())), 100, 7),
         ] {
@@ -170,7 +174,7 @@ mod tests {
 
     #[test]
     fn attributes_that_are_whole_numbers_are_costs() {
-        let cost = Cost::Attribute("n".into());
+        let cost = Cost::Attribute("n".into(), None);
         for (text, expected) in [
             ("0", 0),
             ("7", 7),

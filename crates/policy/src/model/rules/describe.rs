@@ -147,7 +147,7 @@ fn cost(cost: &Cost) -> Value {
     match cost {
         Cost::Request => Value::Null,
         Cost::Fixed(permits) => json!(permits.get()),
-        Cost::Attribute(name) | Cost::Decimal(name, _) => json!(format!("attr:{name}")),
+        Cost::Attribute(name, _) => json!(format!("attr:{name}")),
         Cost::Body(field, _) => json!(field.to_string()),
         Cost::Priced(prices) => {
             let each = prices.higher.iter();

@@ -7,7 +7,7 @@ use ratekeeper_core::{
 };
 
 use crate::model::matching::descriptor::MAX_ENTRIES;
-use crate::model::rules::cost::whole_number;
+use crate::model::rules::cost::amount;
 use crate::{
     Active, Alert, Allowance, BodyField, Correction, Cost, Descriptor, EntryName, Exemption, Facts,
     Field, Gate, KeyPart, KeyShare, Matcher, Numbers, Plans, Priority, Refusal, RequestFacts, Unit,
@@ -252,10 +252,7 @@ impl Rule {
     /// Returns the cost that a text states: a whole number, or a decimal number of the unit,
     /// rounded up; `None` if it is neither. A number beyond the countable range counts as its end.
     pub fn amount(&self, text: &str) -> Option<Permits> {
-        match &self.unit {
-            Some(unit) => unit.permits(text),
-            None => whole_number(text),
-        }
+        amount(text, self.unit.as_ref())
     }
 
     /// Returns a key of this rule in words, one for each part: `ip=192.0.2.1`, `attr:user_id=u1`;

@@ -94,7 +94,7 @@ mode = "off"
         (&usual.cost, &own.cost),
         (&Cost::Request, &Cost::Fixed(Permits::new(3)))
     );
-    assert_eq!(third.cost, Cost::Attribute("amount".into()));
+    assert_eq!(third.cost, Cost::Attribute("amount".into(), None));
     let slow = Refusal {
         status: 503,
         body: Body::Text {
