@@ -14,6 +14,7 @@ mod country;
 mod database;
 
 use std::fmt;
+use std::io::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -66,12 +67,8 @@ impl Asn {
     }
 
     pub(crate) fn text(self) -> AsnText {
-        let mut text = AsnText::from_slice(b"AS");
-        let digits = self.0.checked_ilog10().unwrap_or_default();
-        for digit in (0..=digits).rev() {
-            let digit = self.0 / 10_u32.pow(digit) % 10;
-            text.extend(char::from_digit(digit, 10).and_then(|digit| u8::try_from(digit).ok()));
-        }
+        let mut text = AsnText::new();
+        let _ = write!(text, "{self}"); // writing to memory cannot fail
         text
     }
 }

@@ -13,7 +13,7 @@
 //! No value that a request brings can be mistaken for one of the last kinds, or for the hash of
 //! another: a value that begins with `~` or `sha256:` is itself hashed.
 
-use std::fmt::{self, Write};
+use std::io::Write as _;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -98,7 +98,7 @@ pub(crate) fn write_ip(ip: IpAddr, prefix: Prefix, out: &mut KeyBytes) {
         IpAddr::V4(v4) => Ipv4Net::new(v4, prefix.v4).map(IpNet::from),
         IpAddr::V6(v6) => Ipv6Net::new(v6, prefix.v6).map(IpNet::from),
     };
-    let mut text = StackText::default();
+    let mut text = StackText::new();
     // Writing to memory cannot fail.
     let _ = match (network, ip) {
         (Ok(network), _) if network.prefix_len() < network.max_prefix_len() => {
@@ -107,7 +107,7 @@ pub(crate) fn write_ip(ip: IpAddr, prefix: Prefix, out: &mut KeyBytes) {
         (_, IpAddr::V4(v4)) => return write_v4(v4.octets(), out),
         (_, IpAddr::V6(v6)) => write!(text, "{v6}"),
     };
-    KeyBuilder::new(out).part(&text.0);
+    KeyBuilder::new(out).part(&text);
 }
 
 /// Writes `192.0.2.1`; several times faster than the formatting of the standard library.
@@ -131,26 +131,18 @@ fn write_v4(octets: [u8; 4], out: &mut KeyBytes) {
 
 /// Writes the stand-in of a missing value: another part with its value, or nothing.
 pub(crate) fn write_missing(stand_in: Option<(&KeyPart, &[u8])>, out: &mut KeyBytes) {
-    let mut value = StackText::default();
-    value.0.push(MISSING);
+    let mut value = StackText::new();
+    value.push(MISSING);
     if let Some((part, text)) = stand_in {
         // Writing to memory cannot fail.
         let _ = write!(value, "{part}=");
-        value.0.extend_from_slice(text);
+        value.extend_from_slice(text);
     }
-    KeyBuilder::new(out).part(&value.0);
+    KeyBuilder::new(out).part(&value);
 }
 
 /// Text that is formatted on the stack.
-#[derive(Default)]
-struct StackText(SmallVec<[u8; 256]>);
-
-impl Write for StackText {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
-    }
-}
+type StackText = SmallVec<[u8; 256]>;
 
 #[cfg(test)]
 mod tests {
