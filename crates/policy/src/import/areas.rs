@@ -27,6 +27,8 @@ pub(super) struct Area {
     pub(super) server: usize,
     /// Host names of its server; `*` stands for any name.
     pub(super) names: Vec<String>,
+    /// True if the first name of its server is empty, or if it has none: nginx's `$server_name`.
+    pub(super) is_nameless: bool,
     /// If two areas of one server share requests, the one with the higher rank serves them.
     pub(super) rank: usize,
     /// Indexes of its limits.

@@ -114,7 +114,7 @@ pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
             break; // refused when they are written
         }
         // nginx does not count an empty key.
-        let is_empty = |used: &Use| place.is_nameless && zones.is_by_server_name(used.zone());
+        let is_empty = |used: &Use| place.area.is_nameless && zones.is_by_server_name(used.zone());
         place.in_force.uses.retain(|(_, used)| !is_empty(used));
         let uses = place.in_force.uses.iter();
         named.extend(uses.map(|(_, used)| used.zone().to_owned()));

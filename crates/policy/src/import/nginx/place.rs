@@ -25,8 +25,6 @@ pub(super) struct NginxPlace {
     /// Without its limits.
     pub(super) area: Area,
     pub(super) in_force: InForce,
-    /// True if `$server_name` is empty there.
-    pub(super) is_nameless: bool,
     /// Line and target of its `proxy_pass`.
     pub(super) pass: Option<(usize, String)>,
 }
@@ -119,10 +117,10 @@ pub(super) fn places(
                 },
                 server: index,
                 names: host_names,
+                is_nameless,
                 rank: 0,
                 limits: Vec::new(),
             },
-            is_nameless,
             untranslated: Vec::new(),
             places: Vec::new(),
             writer: &mut *writer,
@@ -198,7 +196,6 @@ impl Untranslated {
 struct Walk<'w> {
     /// The server without its locations.
     whole: Area,
-    is_nameless: bool,
     untranslated: Vec<Untranslated>,
     places: Vec<NginxPlace>,
     writer: &'w mut Writer,
@@ -268,7 +265,6 @@ impl Walk<'_> {
         let place = NginxPlace {
             area,
             in_force,
-            is_nameless: self.is_nameless,
             pass: pass(of.inner()),
         };
         // `location /` serves all requests of its server.

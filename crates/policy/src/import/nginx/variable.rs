@@ -21,21 +21,19 @@ const MAX_DEPTH: usize = 8;
 #[derive(Default)]
 pub(super) struct Variables(HashMap<String, Variable>);
 
-/// Values of a source, and what stands for them.
-#[derive(Clone)]
+/// A `map` or a `geo`.
 struct Variable {
     /// `None` for the networks of a `geo`, which holds the address of a client.
     source: Option<String>,
-    cases: Vec<(String, String)>,
-    default: String,
+    cases: Cases,
     /// A line of the block that is not understood.
     odd: Option<String>,
 }
 
-/// Values of a field of requests, and the key of each.
-struct Table {
-    field: String,
-    cases: Vec<(String, String)>,
+/// Values of a source, and what stands for each of them, and for all others.
+#[derive(Clone, Default)]
+struct Cases {
+    listed: Vec<(String, String)>,
     default: String,
 }
 
@@ -49,13 +47,13 @@ impl Variables {
         };
         let mut variable = Variable {
             source: source.filter(|source| directive.name != "geo" || source != "$remote_addr"),
-            cases: Vec::new(),
-            default: String::new(),
+            cases: Cases::default(),
             odd: None,
         };
         if directive.name == "geo" {
             variable.odd = variable.source.take().map(|source| format!("geo {source}"));
         }
+        let cases = &mut variable.cases;
         for case in directive.block.iter().flatten() {
             match (case.name.as_str(), &case.words[..]) {
                 ("volatile", []) => {}
@@ -64,10 +62,10 @@ impl Variables {
                     let value = format!("geo value {value}");
                     variable.odd.get_or_insert(value);
                 }
-                ("default", [value]) => variable.default.clone_from(value),
+                ("default", [value]) => cases.default.clone_from(value),
                 (pattern, [value]) if !pattern.starts_with('~') && pattern != "include" => {
                     let pattern = pattern.strip_prefix('\\').unwrap_or(pattern);
-                    variable.cases.push((pattern.to_owned(), value.clone()));
+                    cases.listed.push((pattern.to_owned(), value.clone()));
                 }
                 (name, words) => variable.odd = Some(format!("{name} {}", words.join(" "))),
             }
@@ -81,9 +79,9 @@ impl Variables {
         let Some(name) = self.name(key) else {
             return Ok(key.to_owned());
         };
-        let table = self.table(name, MAX_DEPTH)?;
-        let values = table.cases.iter().map(|(_, value)| value);
-        let values = values.chain([&table.default]);
+        let (field, cases) = self.cases(name, MAX_DEPTH)?;
+        let values = cases.listed.iter().map(|(_, value)| value);
+        let values = values.chain([&cases.default]);
         let mut keys = values.filter(|key| !key.is_empty());
         let Some(key) = keys.next() else {
             return Err(format!(
@@ -93,27 +91,27 @@ impl Variables {
         if keys.any(|other| other != key) {
             return Err(format!("${name} has several keys: write a limit for each"));
         }
-        let is_counted = !table.default.is_empty();
-        let others = table.cases.iter();
+        let is_counted = !cases.default.is_empty();
+        let others = cases.listed.iter();
         let others = others.filter(|(_, key)| key.is_empty() == is_counted);
         let sign = if is_counted { "!" } else { "" };
         let mut listed: Vec<_> = others.map(|(value, _)| format!("{sign}{value}")).collect();
         if listed.is_empty() {
             return Ok(key.clone());
         }
-        if table.field == "ip" {
-            distinct(name, &table)?;
+        if field == "ip" {
+            distinct(name, &cases)?;
         }
         let has_case = |value: &String| value.contains(|c: char| c.is_ascii_alphabetic());
-        if table.field.contains('.') && listed.iter().any(has_case) {
+        if field.contains('.') && listed.iter().any(has_case) {
             let why = format!("the values of ${name} are compared exactly, by nginx in any case");
             limit.lost.push(why);
         }
         let lists = |method: &str| listed.iter().any(|it| it.eq_ignore_ascii_case(method));
-        if table.field == "method" && lists("GET") && !lists("HEAD") {
+        if field == "method" && lists("GET") && !lists("HEAD") {
             listed.push("!HEAD".to_owned()); // which GET counts here, and not in nginx
         }
-        limit.matches.push((table.field.clone(), listed));
+        limit.matches.push((field, listed));
         Ok(key.clone())
     }
 
@@ -124,26 +122,23 @@ impl Variables {
         self.0.contains_key(name).then_some(name)
     }
 
-    fn table(&self, name: &str, depth: usize) -> Result<Table, String> {
+    /// Returns a field of requests, and the key of each of its values.
+    fn cases(&self, name: &str, depth: usize) -> Result<(String, Cases), String> {
         let variable = &self.0[name];
         if let Some(odd) = &variable.odd {
             return Err(format!("${name}: `{odd}` has no counterpart"));
         }
-        let of_field = |field: String| Table {
-            field,
-            cases: variable.cases.clone(),
-            default: variable.default.clone(),
-        };
+        let own = &variable.cases;
         let Some(source) = &variable.source else {
-            return Ok(of_field("ip".to_owned()));
+            return Ok(("ip".to_owned(), own.clone()));
         };
         if let Some(inner) = self.name(source).filter(|_| depth > 0) {
-            let mut table = self.table(inner, depth - 1)?;
-            for (_, value) in &mut table.cases {
-                *value = variable.value_of(value);
+            let (field, mut cases) = self.cases(inner, depth - 1)?;
+            for (_, value) in &mut cases.listed {
+                *value = own.value_of(value);
             }
-            table.default = variable.value_of(&table.default);
-            return Ok(table);
+            cases.default = own.value_of(&cases.default);
+            return Ok((field, cases));
         }
         let field = field(source).ok_or_else(|| format!("${name}: {source} has no counterpart"))?;
         let odd = |value: &&(String, String)| {
@@ -158,18 +153,18 @@ impl Variables {
             };
             !plain || value.is_empty() || value.starts_with('!') || value.contains('*')
         };
-        if let Some((value, _)) = variable.cases.iter().find(odd) {
+        if let Some((value, _)) = own.listed.iter().find(odd) {
             return Err(format!("${name}: the value `{value}` has no counterpart"));
         }
-        Ok(of_field(field))
+        Ok((field, own.clone()))
     }
 }
 
-impl Variable {
+impl Cases {
     /// Returns what stands for a value of the source, which nginx compares in any case.
     fn value_of(&self, value: &str) -> String {
-        let mut cases = self.cases.iter();
-        let found = cases.find(|(case, _)| case.eq_ignore_ascii_case(value));
+        let mut listed = self.listed.iter();
+        let found = listed.find(|(case, _)| case.eq_ignore_ascii_case(value));
         found.map_or(&self.default, |(_, key)| key).clone()
     }
 }
@@ -188,9 +183,9 @@ fn field(source: &str) -> Option<String> {
 }
 
 /// Refuses networks within one another of which only some are counted: nginx takes the smallest.
-fn distinct(name: &str, table: &Table) -> Result<(), String> {
+fn distinct(name: &str, cases: &Cases) -> Result<(), String> {
     let mut networks = Vec::new();
-    for (text, key) in &table.cases {
+    for (text, key) in &cases.listed {
         let network = crate::network(text).map_err(|why| format!("${name}: {}", why.reason))?;
         networks.push((network, key.is_empty()));
     }
