@@ -1,7 +1,5 @@
 //! Call: one request of the rate limit protocol.
 
-use std::fmt;
-
 use smallvec::SmallVec;
 
 use super::Unit;
@@ -55,27 +53,16 @@ pub struct Override {
 }
 
 /// The reason why a call has no answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvoyCallError {
     /// The domain is empty.
+    #[error("rate limit domain must not be empty")]
     EmptyDomain,
     /// There are no descriptors.
+    #[error("rate limit descriptor list must not be empty")]
     NoDescriptors,
     /// There are more than [`MAX_DESCRIPTORS`].
+    #[error("more than {MAX_DESCRIPTORS} rate limit descriptors")]
     TooManyDescriptors,
 }
-
-impl fmt::Display for EnvoyCallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::EmptyDomain => f.write_str("rate limit domain must not be empty"),
-            Self::NoDescriptors => f.write_str("rate limit descriptor list must not be empty"),
-            Self::TooManyDescriptors => {
-                write!(f, "more than {MAX_DESCRIPTORS} rate limit descriptors")
-            }
-        }
-    }
-}
-
-impl std::error::Error for EnvoyCallError {}
