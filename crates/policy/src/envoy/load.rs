@@ -96,13 +96,6 @@ pub fn load(
     })
 }
 
-/// Returns place and value of `kind` beside an `apiVersion`.
-fn resource(node: &yaml::YamlNode) -> Option<(Range<usize>, &str)> {
-    node.get("apiVersion")?;
-    let kind = node.get("kind")?;
-    Some((kind.at.clone(), kind.text()?))
-}
-
 struct Loader {
     config: EnvoyConfig,
     /// The file that described each domain first.
@@ -125,13 +118,6 @@ impl Loader {
         let Some(node) = yaml::parse(file.text, out) else {
             return;
         };
-        if let Some((at, kind)) = resource(&node) {
-            let message = format!("this is a resource of Kubernetes (kind: {})", shown(kind));
-            let label = "expected a file with `domain` and `descriptors`";
-            out.error(codes::ENVOY_NO_DOMAIN, at, message, label)
-                .help("pass the text under `data` as a file of its own");
-            return;
-        }
         let Some(root) = CheckedTable::new(&node, TablePlace::File, out) else {
             return;
         };
@@ -318,33 +304,5 @@ impl DescriptorPath {
             _ => LevelName::Written(written),
         });
         down
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_resource_of_kubernetes_is_one_finding() {
-        let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: ratelimit }\n\
-                    data:\n  config.yaml: |\n    domain: shop\n    descriptors:\n    - key: user\n";
-        let file = File {
-            name: "a.yaml",
-            text,
-        };
-        let found = load(&[file], EnvoySettings::default(), Origin::UNIX).unwrap_err();
-        let [only] = &found[0][..] else {
-            panic!("{found:?}");
-        };
-        assert_eq!(
-            only.message,
-            "this is a resource of Kubernetes (kind: ConfigMap)"
-        );
-        let help = only.help.as_deref();
-        assert_eq!(
-            help,
-            Some("pass the text under `data` as a file of its own")
-        );
     }
 }
