@@ -133,32 +133,27 @@ impl ValidateArgs {
         };
         let given = self.envoy_config.iter();
         let mut envoy: Vec<_> = given.map(|path| (path.clone(), settings)).collect();
+        let mut keep = |found: Result<Vec<Checked>>, output: &mut Output| match found {
+            Ok(more) => checked.extend(more),
+            Err(failure) => {
+                unread = true;
+                output.failure(&failure);
+            }
+        };
         for path in &policies {
             if let Some(remark) = writable_by_all(path) {
                 output.talk(remark);
             }
-            match PolicySource::read(path) {
-                Ok(source) => {
-                    let one = check(source);
-                    let config = one.envoy.config.as_ref();
-                    envoy
-                        .extend(config.map(|file| (path.with_file_name(file), one.envoy.settings)));
-                    checked.push(one);
-                }
-                Err(failure) => {
-                    unread = true;
-                    output.failure(&failure);
-                }
-            }
+            let found = PolicySource::read(path).map(check);
+            let files = found.iter().map(|one| &one.envoy);
+            envoy.extend(files.filter_map(|files| {
+                let config = path.with_file_name(files.config.as_ref()?);
+                Some((config, files.settings))
+            }));
+            keep(found.map(|one| vec![one]), output);
         }
-        for (path, settings) in &envoy {
-            match check_envoy(path, *settings) {
-                Ok(more) => checked.extend(more),
-                Err(failure) => {
-                    unread = true;
-                    output.failure(&failure);
-                }
-            }
+        for (path, settings) in envoy {
+            keep(check_envoy(&path, settings), output);
         }
         write(format, &checked, output)?;
         let found = |severity| checked.iter().any(|one| one.count(severity) > 0);
