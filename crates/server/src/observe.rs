@@ -8,6 +8,7 @@ pub(crate) mod country_hours;
 pub(crate) mod denial_log;
 pub(crate) mod event;
 pub(crate) mod history;
+pub(crate) mod key_usage;
 pub(crate) mod metrics;
 pub(crate) mod otlp;
 pub(crate) mod recorder;

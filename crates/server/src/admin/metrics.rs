@@ -10,17 +10,16 @@ use ratekeeper_core::{LimitId, Time};
 use ratekeeper_policy::{Rule, WallTime};
 use ratekeeper_store::Loans;
 
-use super::limits::{usage_of, with_variants};
-use super::top;
 use crate::context::ServiceContext;
 use crate::doors::{put_field, text};
 use crate::observe::alerts::webhook::WebhookQueue;
+use crate::observe::key_usage::{usage_of, with_variants};
 use crate::observe::metrics::{
     Coding, DeniedKeys, Format, Levels, LimitLevels, LimitSources, MetricValues, SharedStore,
     double,
 };
+use crate::observe::standing_bans::counts_by_hand;
 use crate::serve::listener::Reply;
-use crate::store::by_hand;
 
 /// `GET /metrics`, in the format and the coding that the request accepts.
 pub(super) async fn metrics(shared: &Arc<ServiceContext>, headers: &HeaderMap) -> Response<Reply> {
@@ -49,7 +48,7 @@ fn response(format: Format, coding: Coding, body: Bytes) -> Response<Reply> {
 pub(crate) fn read(shared: &ServiceContext) -> Vec<MetricValues> {
     let (any, now) = (shared.keeper.store(), shared.now());
     let (policy, origin) = (shared.keeper.policy(), shared.origin());
-    let wall = WallTime::new(origin, now);
+    let (wall, unix_millis) = (WallTime::new(origin, now), shared.unix_millis(now));
     let rules: HashMap<LimitId, &Rule> = policy
         .rules
         .iter()
@@ -81,7 +80,7 @@ pub(crate) fn read(shared: &ServiceContext) -> Vec<MetricValues> {
             }),
             alerts: alerts.get(&rule.limit.name).cloned(),
             bans: bans.then(|| shared.observers.bans.count(id)),
-            by_hand: by_hand::counts(shared, rule),
+            by_hand: counts_by_hand(&policy, rule, unix_millis),
             is_active: rule.active.is_some().then(|| rule.is_active(wall)),
             queue_length: lengths.get(&id).copied(),
             reservations: reservations.counts(id, now),
@@ -116,7 +115,8 @@ pub(crate) fn read(shared: &ServiceContext) -> Vec<MetricValues> {
 
 /// Returns the number of keys that a limit denied a moment ago, and the share of the first.
 fn denied(shared: &ServiceContext, limit: LimitId, now: Time) -> DeniedKeys {
-    let found = top::most_denied(shared, limit, now);
+    let top_keys = &shared.observers.watchers.top_keys;
+    let found = top_keys.most_denied(limit, now);
     if found.denied == 0 {
         return DeniedKeys::default();
     }

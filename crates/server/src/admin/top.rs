@@ -68,12 +68,6 @@ pub(super) fn answer(shared: &ServiceContext, query: &str) -> CallResult {
     Ok(reply(&answer))
 }
 
-/// Returns the denials of a limit in this minute and the one before it, with the most denied key.
-pub(super) fn most_denied(shared: &ServiceContext, limit: LimitId, now: Time) -> TopKeysFound {
-    let top_keys = &shared.observers.watchers.top_keys;
-    top_keys.top(limit, TopOrder::Denied, TopWindow::Minute, 1, now)
-}
-
 /// Returns the keys of a limit that were refused most in this minute and the one before it.
 pub(super) fn most_refused(shared: &ServiceContext, rule: &Rule, count: usize) -> Value {
     let query = TopQuery {

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 use ratekeeper_core::{Key, LimitId, Time};
-use ratekeeper_policy::Policy;
+use ratekeeper_policy::{Policy, Rule};
 
 /// Maximum number of listed bans of all limits.
 pub(crate) const MAX_BANS: usize = 10_000;
@@ -105,6 +105,17 @@ impl StandingBans {
         list.len -= ended.iter().map(|bans| bans.others + 1).sum::<usize>();
         ended
     }
+}
+
+/// Returns the number of keys of a limit that operators have banned, and of those that they have
+/// allowed.
+pub(crate) fn counts_by_hand(policy: &Policy, rule: &Rule, unix_millis: u64) -> [u64; 2] {
+    let table = policy.by_hand.table();
+    let mut counts = [0; 2];
+    for (_, entry) in table.of_limit(&rule.limit.name, unix_millis) {
+        counts[entry.act as usize] += 1;
+    }
+    counts
 }
 
 #[cfg(test)]

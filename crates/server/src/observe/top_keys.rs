@@ -175,6 +175,11 @@ impl TopKeys {
         found.unwrap_or_else(|| TopKeysFound::none(now))
     }
 
+    /// Returns the denials of a limit in this minute and the one before it, with the most denied key.
+    pub(crate) fn most_denied(&self, limit: LimitId, now: Time) -> TopKeysFound {
+        self.top(limit, TopOrder::Denied, TopWindow::Minute, 1, now)
+    }
+
     /// Returns the number of requests of a limit that found no room in memory.
     pub(crate) fn uncounted(&self, limit: LimitId) -> u64 {
         let limits = self.limits.load();

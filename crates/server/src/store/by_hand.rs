@@ -15,6 +15,7 @@ use ratekeeper_store::StoreError;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::context::ServiceContext;
+use crate::observe::standing_bans::counts_by_hand;
 
 /// How often a shared store is asked for changes: with the time of the call, a change is in force
 /// everywhere within a second.
@@ -97,18 +98,9 @@ pub(crate) fn of_key(
     policy.by_hand.of(&rule.limit.name, key, unix_millis)
 }
 
-/// Returns the number of keys of a limit that are banned, and of those that are allowed.
-pub(crate) fn counts(shared: &ServiceContext, rule: &Rule) -> [u64; 2] {
-    let table = shared.keeper.policy().by_hand.table();
-    let mut counts = [0; 2];
-    for (_, entry) in table.of_limit(&rule.limit.name, shared.unix_nanos() / 1_000_000) {
-        counts[entry.act as usize] += 1;
-    }
-    counts
-}
-
 /// Returns the number of keys of a limit that are banned: by the policy at this process, or by hand.
 pub(crate) fn banned_keys(shared: &ServiceContext, rule: &Rule) -> u64 {
-    let [by_hand, _] = counts(shared, rule);
+    let policy = shared.keeper.policy();
+    let [by_hand, _] = counts_by_hand(&policy, rule, shared.unix_millis(shared.now()));
     shared.observers.bans.count(rule.limit.id) + by_hand
 }

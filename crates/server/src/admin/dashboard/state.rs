@@ -110,7 +110,8 @@ fn limits(shared: &ServiceContext, policy: &Policy) -> Vec<Value> {
 /// Adds the counts of a limit to its description.
 fn add_counts(about: &mut Value, shared: &ServiceContext, rule: &Rule) {
     let now = shared.now();
-    let found = top::most_denied(shared, rule.limit.id, now);
+    let top_keys = &shared.observers.watchers.top_keys;
+    let found = top_keys.most_denied(rule.limit.id, now);
     about["near"] = json!(shared.observers.metrics.near(rule.limit.id));
     about["highest_percent"] = json!(shared.observers.history.highest(rule.limit.id));
     about["denied"] = json!(found.denied);
