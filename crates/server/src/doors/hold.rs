@@ -31,7 +31,7 @@ use tokio::time::sleep;
 
 pub(crate) use charges::lets_wait;
 use charges::{charges_of, take_back, unpromised};
-pub(crate) use queue::{DEFAULT_MAX_HELD, HeldAnswers, HoldEnd, HoldQueue};
+pub(crate) use queue::{DEFAULT_MAX_HELD, HoldEnd, HoldQueue};
 use queue::{HeldRequest, PromisedMoment};
 
 use crate::context::ServiceContext;

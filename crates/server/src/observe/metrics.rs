@@ -29,12 +29,10 @@ mod tally;
 mod upstreams;
 
 pub(crate) use durations::DecisionPath;
-pub(crate) use family::{DurationsSnapshot, Kind, MetricSample, MetricValues, SampleValue, double};
+pub(crate) use family::{DurationsSnapshot, Kind, MetricSample, MetricValues, SampleValue};
 pub(crate) use format::{Coding, Format, compressed};
-pub(crate) use limits::{DeniedKeys, LimitLevels, LimitSources};
 pub(crate) use process::{Process, RequestFault};
-pub(crate) use scrape::{Levels, StateLevels};
-pub(crate) use shared_store::SharedStore;
+pub(crate) use scrape::StateLevels;
 pub(crate) use tally::{KeyCounts, Tally};
 
 use std::sync::Arc;
@@ -42,16 +40,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
-use ratekeeper::{Answer, Outcome};
+use ratekeeper::{Answer, Keeper, Outcome};
 use ratekeeper_core::{LimitId, Nanos, Verdict};
 use ratekeeper_policy::{Geo, Policy, Rule, envoy};
+use ratekeeper_store::AnyStore;
 
 use self::durations::{BUCKETS, DecisionTimes, WAITS};
 use self::limit_row::{EFFECTS, LimitRow, sum_of};
 use self::limits::DID;
+use super::Observers;
 use super::by_limit::{self, LimitValues};
 use crate::OverrideAct;
+use crate::clock::ServiceClock;
 use crate::counter::Counter;
+use crate::doors::hold::HoldQueue;
 
 /// Metrics of the service.
 #[derive(Debug, Default)]
@@ -87,6 +89,16 @@ struct ConfigInfo {
     applied_at_seconds: u64,
     /// Fields of `[geo]`, and the seconds since 1970 at which their databases were made.
     databases: Vec<(&'static str, u64)>,
+}
+
+/// The parts of the service that have metrics; they are read at a scrape.
+#[derive(Debug)]
+pub(crate) struct MetricSources<'s> {
+    pub(crate) keeper: &'s Keeper<AnyStore, ServiceClock>,
+    pub(crate) observers: &'s Observers,
+    pub(crate) hold: &'s HoldQueue,
+    /// Snapshots of the counters; `None` without a state folder.
+    pub(crate) state: Option<StateLevels>,
 }
 
 /// The files that a configuration is read from.

@@ -8,19 +8,21 @@
 //! No limit of a policy can be called `(other)`. The order is that in which limits came into the
 //! policy, so a limit that is added takes no series from another.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use ratekeeper::ReservationCounts;
-use ratekeeper_core::{LimitId, Outage};
-use ratekeeper_policy::HandAct;
-use ratekeeper_store::{LimitUsage, Loans};
+use ratekeeper::Clock;
+use ratekeeper_core::{LimitId, Outage, Time};
+use ratekeeper_policy::{HandAct, Policy, Rule, WallTime};
+use ratekeeper_store::{AnyStore, Loans};
 
 use super::durations::WAITS;
 use super::family::{MetricList, OTHER, double};
 use super::limit_row::{CountsByMode, DecisionCounts, EFFECTS, LimitRow, MODES, sum_of};
-use super::{LimitValues, table};
+use super::{MetricSources, table};
 use crate::counter::Counter;
-use crate::observe::alerts::AlertCounts;
+use crate::observe::key_usage::{usage_of, with_variants};
+use crate::observe::standing_bans::counts_by_hand;
 
 /// The effects of a limit, as labels.
 pub(super) const DID: [&str; EFFECTS] = [
@@ -35,89 +37,60 @@ pub(super) const DID: [&str; EFFECTS] = [
 /// The effect of a limit from which a request is exempt, so that it is not asked.
 const EXEMPT: &str = "exempt";
 
-/// The state of a limit beside its counters.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LimitLevels {
-    /// Maximum that a key may hold.
-    pub(crate) quota: u64,
-    pub(crate) usage: LimitUsage,
-    /// `None` if it has no `concurrency`, or a store that others share.
-    pub(crate) loans: Option<Loans>,
-    /// `None` if it has no `alert`.
-    pub(crate) alerts: Option<AlertCounts>,
-    /// Bans that stand; `None` if it has no `ban`.
-    pub(crate) bans: Option<u64>,
-    /// Keys that operators have banned, and allowed.
-    pub(crate) by_hand: [u64; 2],
-    /// True within its hours; `None` if it always applies.
-    pub(crate) is_active: Option<bool>,
-    /// Number of answers that it delays; `None` if it lets no request wait.
-    pub(crate) queue_length: Option<u64>,
-    /// `None` if no report corrects it.
-    pub(crate) reservations: Option<ReservationCounts>,
-}
-
-/// The keys that a limit denied a moment ago.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct DeniedKeys {
-    /// Number of different ones.
-    pub(crate) keys: u64,
-    /// Share of the denials that the most denied one has, from 0 to 1.
-    pub(crate) busiest: f64,
-}
-
-/// Returns the state of a limit when it is scraped.
-pub(crate) struct LimitSources<'a> {
-    pub(crate) max_limits: usize,
-    /// True with a shared store.
-    pub(crate) is_shared: bool,
-    pub(crate) levels: &'a dyn Fn(LimitId) -> LimitLevels,
-    /// Asked for limits with series of their own only.
-    pub(crate) denied: &'a dyn Fn(LimitId) -> DeniedKeys,
-}
-
 /// The metrics of all limits.
 #[derive(Debug)]
-pub(super) struct LimitsSnapshot {
-    limits: Vec<LimitCounts>,
+pub(super) struct LimitsSnapshot<'s> {
+    sources: &'s MetricSources<'s>,
+    policy: &'s Policy,
+    now: Time,
+    limits: Vec<LimitCounts<'s>>,
     /// Number of limits with series of their own; the others are added up, as each is written.
     apart: usize,
 }
 
 /// The metrics of one limit.
 #[derive(Debug)]
-struct LimitCounts {
+struct LimitCounts<'s> {
     /// [`OTHER`] if it is added up with others.
     name: Arc<str>,
+    rule: &'s Rule,
     row: Arc<LimitRow>,
     /// The effects with series from the start.
     may: [bool; EFFECTS],
     counts: DecisionCounts,
-    levels: LimitLevels,
-    denied: DeniedKeys,
 }
 
-impl LimitsSnapshot {
-    pub(super) fn new(rows: &LimitValues<LimitRow>, sources: &LimitSources<'_>) -> Self {
-        let rows = rows.iter().flatten();
-        let mut limits: Vec<_> = rows.map(|row| LimitCounts::new(row, sources)).collect();
-        let apart = limits.len().min(sources.max_limits);
-        let (each, folded) = limits.split_at_mut(apart);
-        for limit in each {
-            limit.denied = (sources.denied)(limit.row.id);
-        }
-        for limit in folded {
+impl<'s> LimitsSnapshot<'s> {
+    pub(super) fn new(sources: &'s MetricSources<'s>, policy: &'s Policy) -> Self {
+        let rules = policy.rules.iter().map(|rule| (rule.limit.id, rule));
+        let rules: HashMap<LimitId, &Rule> = rules.collect();
+        let rows = sources.observers.metrics.rows.load();
+        let limits = rows.iter().flatten().filter_map(|row| {
+            let rule = *rules.get(&row.id)?; // the policy may have just lost it
+            Some(LimitCounts::new(row, rule, sources.keeper.store()))
+        });
+        let mut limits: Vec<_> = limits.collect();
+        let apart = limits
+            .len()
+            .min(policy.settings.metrics.max_limits as usize);
+        for limit in &mut limits[apart..] {
             limit.name = OTHER.into();
         }
-        Self { limits, apart }
+        Self {
+            sources,
+            policy,
+            now: sources.keeper.clock().now(),
+            limits,
+            apart,
+        }
     }
 
-    fn all(&self) -> impl Iterator<Item = &LimitCounts> {
+    fn all(&self) -> impl Iterator<Item = &LimitCounts<'s>> {
         self.limits.iter()
     }
 
     /// Returns the limits with series of their own.
-    fn each(&self) -> impl Iterator<Item = &LimitCounts> {
+    fn each(&self) -> impl Iterator<Item = &LimitCounts<'s>> {
         self.limits.iter().take(self.apart)
     }
 
@@ -185,13 +158,13 @@ impl LimitsSnapshot {
     fn encode_bans(&self, out: &mut MetricList) {
         // Keys of any limit are banned by hand.
         let banning = || {
-            let is_banned = |limit: &LimitCounts| limit.counts.banned.iter().any(|it| *it > 0);
+            let is_banned = |limit: &LimitCounts<'_>| limit.counts.banned.iter().any(|it| *it > 0);
             let all = self.all();
             all.filter(move |limit| limit.row.terms.has_ban || is_banned(limit))
         };
-        let began = |limit: &LimitCounts| limit.row.bans.each_ref().map(Counter::count);
+        let began = |limit: &LimitCounts<'_>| limit.row.bans.each_ref().map(Counter::count);
         for (family, counted) in [
-            (&table::BANS, began as fn(&LimitCounts) -> _),
+            (&table::BANS, began as fn(&LimitCounts<'_>) -> _),
             (&table::BANNED_REQUESTS, |limit| limit.counts.banned),
         ] {
             let mut series = family.open(out);
@@ -203,39 +176,58 @@ impl LimitsSnapshot {
                 }
             }
         }
-        let active = banning().map(|it| ([&*it.name], it.levels.bans.unwrap_or_default()));
+        let standing = &self.sources.observers.bans;
+        let active = banning().map(|it| ([&*it.name], standing.count(it.row.id)));
         table::BANS_ACTIVE.each(out, active);
     }
 
     /// Writes the state of limits: their denied keys, quotas, alerts and loans.
     pub(super) fn encode_levels(&self, out: &mut MetricList) {
-        table::DENIED_KEYS.each(out, self.each().map(|it| ([&*it.name], it.denied.keys)));
-        let mut series = table::DENIED_BUSIEST.open(out);
-        for limit in self.each() {
-            series.number(&[&limit.name], limit.denied.busiest);
-        }
-        table::LIMIT_QUOTA.each(out, self.each().map(|it| ([&*it.name], it.levels.quota)));
-        if self.all().any(|limit| limit.levels.by_hand != [0; 2]) {
-            let counts = self.all().flat_map(|limit| {
-                let acts = [HandAct::Ban, HandAct::Allow].into_iter();
-                acts.map(|act| {
-                    let count = limit.levels.by_hand[act as usize];
-                    ([&*limit.name, act.word()], count)
-                })
-            });
-            table::BY_HAND_KEYS.each(out, counts);
+        self.encode_denied_keys(out);
+        let quotas = self.each().map(|it| ([&*it.name], it.rule.quota.get()));
+        table::LIMIT_QUOTA.each(out, quotas);
+        let origin = self.sources.keeper.wall_origin();
+        let wall = WallTime::new(origin, self.now);
+        let unix_millis = origin.unix_nanos(self.now) / 1_000_000;
+        let by_hand = |it: &LimitCounts<'_>| counts_by_hand(self.policy, it.rule, unix_millis);
+        let by_hand = self.all().map(|it| (&*it.name, by_hand(it)));
+        let by_hand: Vec<_> = by_hand.collect();
+        if by_hand.iter().any(|(_, counts)| *counts != [0; 2]) {
+            let acts = [HandAct::Ban, HandAct::Allow].map(HandAct::word);
+            table::BY_HAND_KEYS.rows(out, &acts, by_hand);
         }
         table::LIMITS_FOLDED.write(out, (self.limits.len() - self.apart) as u64);
-        let active = self.each();
-        let active = active.filter_map(|it| Some(([&*it.name], it.levels.is_active?.into())));
+        let active = self.each().filter(|it| it.rule.active.is_some());
+        let active = active.map(|it| ([&*it.name], it.rule.is_active(wall).into()));
         table::LIMIT_ACTIVE.each(out, active);
+        let counts = self.sources.observers.alerts.counts().into_iter();
+        let counts: HashMap<_, _> = counts.map(|it| (Arc::clone(&it.limit), it)).collect();
         let alerts = || {
             let all = self.all();
-            all.filter_map(|it| Some(([&*it.name], it.levels.alerts.as_ref()?)))
+            all.filter_map(|it| Some(([&*it.name], counts.get(&it.rule.limit.name)?)))
         };
         table::ALERTS_ACTIVE.each(out, alerts().map(|(name, it)| (name, it.active)));
         table::ALERTS.each(out, alerts().map(|(name, it)| (name, it.started)));
         table::ALERTS_UNWATCHED.each(out, alerts().map(|(name, it)| (name, it.unwatched)));
+    }
+
+    /// Writes the number of keys that limits denied a moment ago, and the share of the first.
+    fn encode_denied_keys(&self, out: &mut MetricList) {
+        let top_keys = &self.sources.observers.watchers.top_keys;
+        let found = self
+            .each()
+            .map(|it| (&*it.name, top_keys.most_denied(it.row.id, self.now)));
+        let found: Vec<_> = found.collect();
+        let keys = found.iter().map(|(name, it)| match it.denied {
+            0 => ([*name], 0),
+            _ => ([*name], it.distinct_denied),
+        });
+        table::DENIED_KEYS.each(out, keys);
+        let mut series = table::DENIED_BUSIEST.open(out);
+        for (name, it) in &found {
+            let busiest = double(it.most_denied.min(it.denied));
+            series.number(&[name], busiest / double(it.denied.max(1)));
+        }
     }
 
     /// Writes the work that limits have under way: waits, reservations, loans.
@@ -246,49 +238,72 @@ impl LimitsSnapshot {
                 series.durations(&[&limit.name], &waits.snapshot(&WAITS));
             }
         }
+        let held = self.sources.hold.lengths();
         let queues = self.all().filter(|it| it.row.waits.is_some());
-        let lengths = queues.map(|it| ([&*it.name], it.levels.queue_length.unwrap_or_default()));
+        let lengths = queues.map(|it| ([&*it.name], held.get(&it.row.id).copied()));
+        let lengths = lengths.map(|(name, length)| (name, length.unwrap_or_default()));
         table::QUEUE_LENGTH.each(out, lengths);
-        let reserved = || {
-            let all = self.all();
-            all.filter_map(|limit| Some((&*limit.name, limit.levels.reservations?)))
-        };
+        let reservations = self.sources.keeper.reservations();
+        let reserved = self.all().filter_map(|it| {
+            let counts = reservations.counts(it.row.id, self.now)?;
+            Some((&*it.name, counts))
+        });
+        let reserved: Vec<_> = reserved.collect();
         let mut series = table::RESERVED_UNITS.open(out);
-        for (name, counts) in reserved() {
+        for (name, counts) in &reserved {
             series.number(&[name], double(counts.units));
         }
         let results = ["ok", "over_reserve", "late", "expired", "elsewhere"];
-        let ended = reserved().map(|(name, it)| {
+        let ended = reserved.into_iter().map(|(name, it)| {
             let counts = [it.ok, it.over_reserve, it.late, it.expired, it.elsewhere];
             (name, counts)
         });
         table::SETTLEMENTS.rows(out, &results, ended);
-        let loans = || {
-            let all = self.all();
-            all.filter_map(|it| Some(([&*it.name], it.levels.loans?)))
-        };
-        table::CONCURRENCY_IN_USE.each(out, loans().map(|(name, it)| (name, it.in_use)));
-        table::LEASES_EXPIRED.each(out, loans().map(|(name, it)| (name, it.lapsed)));
+        let loans = self.all();
+        let loans = loans.filter_map(|it| Some(([&*it.name], self.loans(it.rule)?)));
+        let loans: Vec<_> = loans.collect();
+        table::CONCURRENCY_IN_USE.each(out, loans.iter().map(|(name, it)| (*name, it.in_use)));
+        table::LEASES_EXPIRED.each(out, loans.iter().map(|(name, it)| (*name, it.lapsed)));
+    }
+
+    /// Returns the loans of a limit; `None` if it has no `concurrency`. Those of a shared store are
+    /// not known here.
+    fn loans(&self, rule: &Rule) -> Option<Loans> {
+        let store = self.sources.keeper.store();
+        if store.shared().is_some() {
+            return None;
+        }
+        rule.limit.algorithm.concurrency()?;
+        let each = rule.limits();
+        let each = each.map(|limit| store.local().loans(limit, self.now));
+        Some(each.fold(Loans::default(), |all, one| Loans {
+            in_use: all.in_use + one.in_use,
+            lapsed: all.lapsed + one.lapsed,
+        }))
     }
 
     /// Writes the keys of limits.
     pub(super) fn encode_keys(&self, out: &mut MetricList) {
-        let keys = self.all();
-        let keys = keys.map(|it| ([&*it.name], it.levels.usage.keys as u64));
+        let usage = with_variants(self.policy, self.sources.keeper.store().local().usage());
+        let of_limits = || {
+            let all = self.all();
+            all.map(|it| (&*it.name, usage_of(&usage, it.row.id)))
+        };
+        let keys = of_limits().map(|(name, used)| ([name], used.keys as u64));
         table::KEYS.each(out, keys);
-        let evicted = self
-            .all()
-            .map(|limit| (&*limit.name, limit.levels.usage.evicted));
+        let evicted = of_limits().map(|(name, used)| (name, used.evicted));
         let evicted = evicted.map(|(name, it)| (name, [it.idle, it.budget]));
         table::KEYS_EVICTED.rows(out, &["idle", "budget"], evicted);
     }
 }
 
-impl LimitCounts {
-    fn new(row: &Arc<LimitRow>, sources: &LimitSources<'_>) -> Self {
-        let may_fail = |outage| sources.is_shared && row.terms.outage == outage;
+impl<'s> LimitCounts<'s> {
+    fn new(row: &Arc<LimitRow>, rule: &'s Rule, store: &AnyStore) -> Self {
+        let is_shared = store.shared().is_some();
+        let may_fail = |outage| is_shared && row.terms.outage == outage;
         Self {
             name: Arc::clone(&row.name),
+            rule,
             row: Arc::clone(row),
             may: [
                 true,
@@ -300,8 +315,6 @@ impl LimitCounts {
                 false,
             ],
             counts: row.counts(),
-            levels: (sources.levels)(row.id),
-            denied: DeniedKeys::default(),
         }
     }
 }

@@ -1,16 +1,17 @@
 //! Scrape: all metrics at one moment, in the order of the table.
 
-use ratekeeper_store::Usage;
+use ratekeeper_store::AnyStore;
 
 use super::durations::BUCKETS;
 use super::family::{MetricList, MetricValues};
-use super::limits::{LimitSources, LimitsSnapshot};
+use super::limits::LimitsSnapshot;
 use super::rules::KINDS;
-use super::shared_store::SharedStore;
-use super::{DecisionPath, GrantResult, Metrics, Protocol, ReportResult, table};
+use super::{
+    DecisionPath, GrantResult, MetricSources, Metrics, Protocol, ReportResult, shared_store, table,
+};
 use crate::OverrideAct;
 use crate::counter::Counter;
-use crate::doors::hold::{HeldAnswers, HoldEnd};
+use crate::doors::hold::HoldEnd;
 use crate::observe::alerts::webhook::RESULTS;
 
 /// Snapshots of the counters in the state folder.
@@ -22,74 +23,80 @@ pub(crate) struct StateLevels {
     pub(crate) at_seconds: u64,
 }
 
-/// Values that are read at a scrape, beside those of limits.
-#[derive(Debug)]
-pub(crate) struct Levels {
-    pub(crate) usage: Usage,
-    pub(crate) held: HeldAnswers,
-    /// `None` if counters are in memory.
-    pub(crate) shared: Option<SharedStore>,
-    /// Snapshots of the counters; `None` without a state folder.
-    pub(crate) state: Option<StateLevels>,
-    /// Number of messages of alerts by result; `None` without a webhook.
-    pub(crate) webhook: Option<[u64; RESULTS.len()]>,
-}
-
-impl Metrics {
+impl MetricSources<'_> {
     /// Reads all metrics, in the order of a scrape.
-    pub(crate) fn list(&self, levels: &Levels, sources: &LimitSources<'_>) -> Vec<MetricValues> {
+    pub(crate) fn list(&self) -> Vec<MetricValues> {
         let mut list = MetricList::new();
         let out = &mut list;
-        let limits = LimitsSnapshot::new(&self.rows.load(), sources);
-        self.encode_requests(levels, out);
+        let (store, metrics) = (self.keeper.store(), &self.observers.metrics);
+        let policy = self.keeper.policy();
+        let limits = LimitsSnapshot::new(self, &policy);
+        metrics.encode_requests(store, out);
         limits.encode_decisions(out);
         limits.encode_levels(out);
         limits.encode_work(out);
-        self.encode_results(levels, out);
+        self.encode_results(out);
         limits.encode_keys(out);
-        levels.encode_memory(out);
-        if let Some(shared) = &levels.shared {
-            shared.encode(out);
+        self.encode_memory(out);
+        if let Some(shared) = store.shared() {
+            shared_store::encode(shared, *metrics.clock_offset.lock(), out);
         }
-        self.process.encode(out);
-        self.encode_config(out);
+        metrics.process.encode(out);
+        metrics.encode_config(out);
         list
     }
 
-    fn encode_requests(&self, levels: &Levels, out: &mut MetricList) {
+    /// Writes the counts of reports, holds and other work beside decisions, by result.
+    fn encode_results(&self, out: &mut MetricList) {
+        let metrics = &self.observers.metrics;
+        if let Some(webhook) = &self.observers.alerts.webhook {
+            let messages = RESULTS.iter().zip(webhook.counts());
+            table::WEBHOOK_MESSAGES.each(out, messages.map(|(result, count)| ([*result], count)));
+        }
+        let held = self.hold.standing();
+        table::HELD_ANSWERS.write(out, held.now as u64);
+        let ended = HoldEnd::NAMES.iter().zip(held.ended);
+        table::HELD_ANSWERS_ENDED.each(out, ended.map(|(name, count)| ([*name], count)));
+        let reports = &metrics.process.reports;
+        table::REPORTS.counters(out, &ReportResult::NAMES, reports);
+        table::REPORTS_EXPECTED.write(out, metrics.reports_expected.count());
+        let changes = &metrics.override_changes;
+        table::OVERRIDE_CHANGES.counters(out, &OverrideAct::NAMES, changes);
+        table::GRANTS.counters(out, &GrantResult::NAMES, &metrics.grants);
+        table::RLS_HITS.begin(out);
+        let hits = metrics.rules.snapshot();
+        let hits = hits.iter().map(|(rule, counts)| (&**rule, *counts));
+        table::RLS_HITS.rows(out, &KINDS, hits);
+    }
+
+    /// Writes the memory of the counters, and their snapshots.
+    fn encode_memory(&self, out: &mut MetricList) {
+        let usage = self.keeper.store().local().usage();
+        table::MEMORY_BYTES.write(out, usage.bytes as u64);
+        table::MEMORY_BUDGET_BYTES.write(out, usage.budget_bytes as u64);
+        let Some(state) = self.state else {
+            return;
+        };
+        let saves = [(["ok"], state.saved), (["failed"], state.failed)];
+        table::STATE_SAVES.each(out, saves);
+        table::STATE_BYTES.write(out, state.bytes);
+        table::STATE_LAST_SUCCESS.write(out, state.at_seconds);
+    }
+}
+
+impl Metrics {
+    fn encode_requests(&self, store: &AnyStore, out: &mut MetricList) {
         let requests = Protocol::NAMES.into_iter().zip(&self.requests);
         let requests = requests.map(|(protocol, it)| (protocol, it.each_ref().map(Counter::count)));
         table::REQUESTS.rows(out, &["allowed", "denied", "error"], requests);
         table::UNLIMITED.counters(out, &Protocol::NAMES, &self.unlimited);
         let mut series = table::DECISION_DURATION.open(out);
         for (protocol, durations) in Protocol::NAMES.iter().zip(&self.durations) {
-            let shown = 1 + usize::from(levels.shared.is_some());
+            let shown = 1 + usize::from(store.shared().is_some());
             for (path, durations) in DecisionPath::NAMES.iter().zip(durations).take(shown) {
                 series.durations(&[protocol, path], &durations.snapshot(&BUCKETS));
             }
         }
-    }
-
-    /// Writes the counts of reports, holds and other work beside decisions, by result.
-    fn encode_results(&self, levels: &Levels, out: &mut MetricList) {
-        if let Some(messages) = &levels.webhook {
-            let messages = RESULTS.iter().zip(messages);
-            table::WEBHOOK_MESSAGES.each(out, messages.map(|(result, count)| ([*result], *count)));
-        }
-        let held = levels.held;
-        table::HELD_ANSWERS.write(out, held.now as u64);
-        let ended = HoldEnd::NAMES.iter().zip(held.ended);
-        table::HELD_ANSWERS_ENDED.each(out, ended.map(|(name, count)| ([*name], count)));
-        let reports = &self.process.reports;
-        table::REPORTS.counters(out, &ReportResult::NAMES, reports);
-        table::REPORTS_EXPECTED.write(out, self.reports_expected.count());
-        let changes = &self.override_changes;
-        table::OVERRIDE_CHANGES.counters(out, &OverrideAct::NAMES, changes);
-        table::GRANTS.counters(out, &GrantResult::NAMES, &self.grants);
-        table::RLS_HITS.begin(out);
-        let hits = self.rules.snapshot();
-        let hits = hits.iter().map(|(rule, counts)| (&**rule, *counts));
-        table::RLS_HITS.rows(out, &KINDS, hits);
     }
 
     fn encode_config(&self, out: &mut MetricList) {
@@ -111,21 +118,5 @@ impl Metrics {
         table::CONFIG_RELOAD.counters(out, &results, &self.reloads);
         table::CONFIG_REJECTED.write(out, u64::from(self.is_rejected()));
         table::BUILD_INFO.each(out, [([env!("CARGO_PKG_VERSION")], 1)]);
-    }
-}
-
-impl Levels {
-    /// Writes the memory of the counters, and their snapshots.
-    fn encode_memory(&self, out: &mut MetricList) {
-        let usage = &self.usage;
-        table::MEMORY_BYTES.write(out, usage.bytes as u64);
-        table::MEMORY_BUDGET_BYTES.write(out, usage.budget_bytes as u64);
-        let Some(state) = self.state else {
-            return;
-        };
-        let saves = [(["ok"], state.saved), (["failed"], state.failed)];
-        table::STATE_SAVES.each(out, saves);
-        table::STATE_BYTES.write(out, state.bytes);
-        table::STATE_LAST_SUCCESS.write(out, state.at_seconds);
     }
 }
