@@ -2,7 +2,6 @@
 //! and the writer of the log.
 
 pub(crate) mod accept_queue;
-pub(crate) mod client_stream;
 pub(crate) mod connection_state;
 pub(crate) mod connections;
 pub(crate) mod door_address;

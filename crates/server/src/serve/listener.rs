@@ -36,9 +36,9 @@ use hyper::service::service_fn;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio_util::either::Either;
 
 use super::accept_queue::{AcceptSocket, refuse_handshakes, take_queued};
-use super::client_stream::ClientStream;
 use super::connection_state::{BoxedError, HeadBounds, NextEvent, State, Upgrade};
 use super::connections::{Connections, Seat};
 use super::pulse::{InFlight, MaxTicks, Pulse, TICK};
@@ -260,9 +260,9 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
         return;
     };
     let stream = match door.0.tls() {
-        None => ClientStream::from(stream),
+        None => Either::Left(stream),
         Some(tls) => match tls.accept(stream, &pulse).await {
-            Some(stream) => stream.into(),
+            Some(stream) => Either::Right(Box::new(stream)),
             None => return,
         },
     };

@@ -9,8 +9,10 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 
-use super::client_stream::ClientStream;
 use super::pulse::Pulse;
 
 /// Maximum number of bytes read of a connection that is closed anyway.
@@ -18,6 +20,9 @@ const LAST_BYTES: usize = 4096;
 /// How a client announces HTTP/2 (RFC 9113, section 3.4); no method of HTTP/1
 /// begins so.
 const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The stream of a connection, without TLS or with it.
+type ClientStream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// A stream that notes its bytes.
 #[derive(Debug)]
@@ -31,9 +36,9 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    pub(crate) fn new(stream: impl Into<ClientStream>, pulse: Arc<Pulse>) -> Self {
+    pub(crate) fn new(stream: ClientStream, pulse: Arc<Pulse>) -> Self {
         Self {
-            stream: stream.into(),
+            stream,
             pulse,
             before: Bytes::new(),
             is_tunnel: false,
@@ -59,12 +64,12 @@ impl Watched {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);
         match &mut self.stream {
-            ClientStream::Plain(stream) => {
+            Either::Left(stream) => {
                 let peeked = stream.poll_peek(cx, &mut buffer);
                 matches!(peeked, Poll::Ready(Ok(0) | Err(_)))
             }
             // The end of TLS is a message, which only reading finds.
-            ClientStream::Tls(stream) if self.before.is_empty() => {
+            Either::Right(stream) if self.before.is_empty() => {
                 let read = Pin::new(&mut **stream).poll_read(cx, &mut buffer);
                 let more = Bytes::copy_from_slice(buffer.filled());
                 if read.is_ready() && !more.is_empty() {
@@ -74,7 +79,7 @@ impl Watched {
                 }
                 read.is_ready()
             }
-            ClientStream::Tls(_) => false,
+            Either::Right(_) => false,
         }
     }
 
@@ -220,7 +225,11 @@ impl AsyncWrite for Watched {
         if result.is_ready() && !self.is_tunnel {
             // Unread bytes would make the close a reset, which can cost the client the answer that
             // names the error in them.
-            let _ = self.stream.tcp().try_read(&mut [0; LAST_BYTES]);
+            let tcp = match &self.stream {
+                Either::Left(stream) => stream,
+                Either::Right(stream) => stream.get_ref().0,
+            };
+            let _ = tcp.try_read(&mut [0; LAST_BYTES]);
         }
         result
     }

@@ -21,6 +21,7 @@ use ratekeeper_policy::Policy;
 use ratekeeper_store::StoreError;
 use ratekeeper_wire::{DESCRIPTORS, MAX_REQUEST_BYTES, WireRefusal};
 use tokio::sync::watch;
+use tokio_util::either::Either;
 
 use crate::byte_budget::ByteBudget;
 use crate::context::ServiceContext;
@@ -67,7 +68,7 @@ impl listener::ServeConnection for GrpcDoor {
             closing: stop.clone(),
             linger: spans.linger,
         });
-        let stream = Watched::new(visit.stream, Arc::clone(&pulse));
+        let stream = Watched::new(Either::Left(visit.stream), Arc::clone(&pulse));
         match &self.tls {
             None => grpc::serve(stream, pulse, server, spans, stop).await,
             Some(tls) => {
