@@ -29,14 +29,13 @@ use crate::doors::proxy::ProxyListener;
 use crate::doors::{Access, Token};
 use crate::serve::tls::ListenerTls;
 use crate::serve::workers::Workers;
-use crate::signals::Signals;
 use crate::source::PolicyOrigin;
 use crate::source::envoy_files::ConfigSource;
 use crate::source::reload;
 use crate::source::watch::Watcher;
 use crate::state::{SavedClock, StateFolder};
 use crate::store::secrets::StoreSecrets;
-use crate::{Config, Door, DoorAddress, StartError, StoreSettings, state, store};
+use crate::{Config, Door, DoorAddress, StartError, StoreSettings, signals, state, store};
 use run::ServiceRun;
 
 /// A running service. Dropping it stops it.
@@ -171,8 +170,6 @@ impl Service {
             .enable_all()
             .build()
             .map_err(failed)?;
-        let signals = config.signals.then(|| Signals::listen(&runtime));
-        let signals = signals.transpose().map_err(failed)?;
         let workers = Workers::start(config.workers)?;
         let addresses = open.doors.addresses();
         addresses.announce(&open.shared.sink);
@@ -183,10 +180,13 @@ impl Service {
             .watch
             .then(|| Watcher::start(Arc::clone(&open.shared)));
         let (stop, stopped) = mpsc::channel(1);
+        if config.signals {
+            let shared = Arc::clone(&open.shared);
+            signals::obey(&runtime, shared, stop.clone()).map_err(failed)?;
+        }
         let run = ServiceRun {
             open,
             workers,
-            signals,
             stopped,
             watcher,
         };

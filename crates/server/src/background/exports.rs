@@ -4,13 +4,12 @@
 //!   stop: listeners closed --> last messages, at most 5 s --> the admin listener closes
 //! ```
 
-use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper_policy::Settings;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -93,8 +92,8 @@ impl Exports {
 }
 
 impl RunningExports {
-    /// Sends the messages that wait, until all are sent, 5 s have passed or `again` ends.
-    pub(crate) async fn end(self, again: impl Future<Output = ()>) {
+    /// Sends the messages that wait, until all are sent, 5 s have passed or the operator asks `again`.
+    pub(crate) async fn end(self, again: &mut mpsc::Receiver<()>) {
         self.close.send_replace(true);
         let mut unsent: Vec<_> = self.tasks.iter().map(|(name, _)| *name).collect();
         let all = async {
@@ -105,7 +104,7 @@ impl RunningExports {
         };
         tokio::select! {
             _ = timeout(LAST_MESSAGES, all) => {}
-            () = again => {}
+            _ = again.recv() => {}
         }
         for task in unsent {
             tracing::warn!(event = "export.stopped", task, "messages were not sent");

@@ -16,7 +16,6 @@ use crate::opening::Opening;
 use crate::serve::connections::{Connections, all_ended};
 use crate::serve::listener::{Http, StopSignals};
 use crate::serve::workers::Workers;
-use crate::signals::{Signals, wait_for_the_end};
 use crate::source::watch::Watcher;
 use crate::store::secrets;
 use crate::{Door, Event, state, store};
@@ -28,7 +27,6 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 pub(super) struct ServiceRun {
     pub(super) open: Open,
     pub(super) workers: Workers,
-    pub(super) signals: Option<Signals>,
     pub(super) stopped: mpsc::Receiver<()>,
     pub(super) watcher: Option<Watcher>,
 }
@@ -74,7 +72,7 @@ impl ServiceRun {
         tokio::spawn(secrets);
         shared.readiness.open();
 
-        wait_for_the_end(&shared, &mut self.signals, &mut self.stopped).await;
+        self.stopped.recv().await;
         shared.readiness.close();
         shared.streams.end();
         let grace = Nanos::from(capacity.grace);
@@ -86,7 +84,6 @@ impl ServiceRun {
         shared.sink.emit(&Event::Stopping);
         let patience = capacity.drain + capacity.grace;
         let mut grace = pin!(sleep(patience));
-        let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
         let drained = async {
             tokio::select! {
                 () = all_ended(&before) => {}
@@ -105,22 +102,20 @@ impl ServiceRun {
         };
         tokio::select! {
             () = drained => {}
-            () = again => {} // asked twice: stop waiting
+            _ = self.stopped.recv() => {} // asked twice: stop waiting
         }
         leave.send_replace(true);
         if let Some(watcher) = self.watcher.take() {
             watcher.stop();
         }
         shared.end_alerts();
-        let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
-        exports.end(again).await;
+        exports.end(&mut self.stopped).await;
         let drained = async {
             admin.closed().await;
             operators.ended().await;
         };
         let _ = timeout(patience, drained).await;
-        let again = wait_for_the_end(&shared, &mut self.signals, &mut self.stopped);
-        state::saving::save_at_the_end(&shared, again).await;
+        state::saving::save_at_the_end(&shared, &mut self.stopped).await;
         if let Some(workers) = Arc::into_inner(workers) {
             workers.stop();
         }

@@ -1,7 +1,6 @@
 //! Saving: the files are read at the start, and written regularly and at the end.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use ratekeeper::Clock;
 use ratekeeper_core::Limit;
 use ratekeeper_policy::HandTable;
+use tokio::sync::mpsc;
 
 use super::file::{self, SavedFile};
 use super::{BY_HAND, COUNTERS, HISTORY, SavedClock, StateFolder};
@@ -134,10 +134,10 @@ async fn save(shared: &Arc<ServiceContext>) -> Duration {
 }
 
 /// Writes the files a last time. If the operator asks again for the end, the last snapshot stays.
-pub(crate) async fn save_at_the_end(shared: &Arc<ServiceContext>, again: impl Future<Output = ()>) {
+pub(crate) async fn save_at_the_end(shared: &Arc<ServiceContext>, again: &mut mpsc::Receiver<()>) {
     tokio::select! {
         _ = save(shared) => {}
-        () = again => {}
+        _ = again.recv() => {}
     }
 }
 
