@@ -74,8 +74,8 @@ deploy.md
     server/src/serve/log_writer.rs: MAX_WAITING: usize = 1 << 20;
   at most 1 s for the last lines
     cli/src/verbs/run.rs: LAST_LINES: Duration = Duration::from_secs(1);
-  the default is `info,h2=error,notify=error`
-    cli/src/verbs/run.rs: "info,h2=error,notify=error";
+  the default is `info,h2=error`
+    cli/src/verbs/run.rs: "info,h2=error";
   cannot be read within 5 s
     server/src/regular_file.rs: READ_WITHIN: Duration = Duration::from_secs(5);
   is set by more than 2 s

@@ -88,9 +88,8 @@ enum LogFormat {
 /// Variable that sets how much is logged, in the form `info` or `info,ratekeeper_server=debug`.
 const LOG_VARIABLE: &str = "RATEKEEPER_LOG";
 
-/// Log filter without that variable: only errors of these libraries, because untrusted clients can
-/// make h2 warn, and each `ConfigMap` swap makes notify warn.
-const DEFAULT_LOG: &str = "info,h2=error,notify=error";
+/// Log filter without that variable: only errors of h2, because untrusted clients can make it warn.
+const DEFAULT_LOG: &str = "info,h2=error";
 
 /// Maximum time for writing the last lines at the end.
 const LAST_LINES: Duration = Duration::from_secs(1);

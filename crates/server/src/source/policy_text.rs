@@ -36,7 +36,7 @@ struct SeenDatabase {
 
 /// Properties of a file of which one differs after a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct FileStamp {
+pub(super) struct FileStamp {
     device_and_inode: [u64; 2],
     size: u64,
     /// Of the content and of the inode, in seconds and nanoseconds.
@@ -44,7 +44,7 @@ struct FileStamp {
 }
 
 impl FileStamp {
-    fn of(path: &Path) -> Option<Self> {
+    pub(super) fn of(path: &Path) -> Option<Self> {
         let data = std::fs::metadata(path).ok()?;
         Some(Self {
             device_and_inode: [data.dev(), data.ino()],
