@@ -113,8 +113,10 @@ impl Service {
         let memory = MemoryConfig { budget_bytes };
         let certificates = grpc::certificates(config, &loaded.policy)?;
         let (store, store_secrets) = store::open(redis.as_ref(), memory, clock.origin())?;
-        let (alerts, exports) = Exports::new(config, settings, home)?;
         let doors = doors.bind(&config.sockets, settings.listen.port_use)?;
+        let (instance, now) = (doors.addresses().instance(), clock.now());
+        let unix_nanos = clock.origin().unix_nanos(now);
+        let (alerts, exports) = Exports::new(config, settings, &instance, unix_nanos)?;
         let proxy = proxy_settings(&config.upstream, settings);
         let proxy = proxy.filter(|_| doors.of(Door::Proxy).is_some());
         let upstreams = proxy.as_ref().map_or(0, |proxy| proxy.addresses().count());

@@ -4,7 +4,6 @@
 //!   stop: listeners closed --> last messages, at most 5 s --> the admin listener closes
 //! ```
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use crate::context::ServiceContext;
 use crate::observe::alerts::Alerts;
 use crate::observe::alerts::webhook;
 use crate::observe::alerts::webhook::{Delivery, Webhook};
-use crate::observe::otlp::Otlp;
+use crate::observe::otlp::Exporter;
 use crate::{Config, StartError};
 
 /// Maximum time for which a service that stops sends messages that wait.
@@ -30,7 +29,7 @@ const LAST_MESSAGES: Duration = Duration::from_secs(5);
 pub(crate) struct Exports {
     /// Messages to the webhook of `[alerts]`.
     pub(crate) webhook: Option<Delivery>,
-    pub(crate) otlp: Option<Otlp>,
+    pub(crate) otlp: Option<Exporter>,
 }
 
 /// Tasks that send messages.
@@ -41,28 +40,31 @@ pub(crate) struct RunningExports {
 }
 
 impl Exports {
-    /// Reads the receivers of a policy in the folder `home`, and creates the alerts that go to one.
+    /// Reads the receivers of a policy, and creates the alerts that go to one. `instance` names this
+    /// process on its machine, and `unix_nanos` is its start.
     ///
     /// # Errors
     /// [`StartError::Alerts`] or [`StartError::Otlp`] if a secret or certificate is missing.
     pub(crate) fn new(
         config: &Config,
         settings: &Settings,
-        home: &Path,
+        instance: &str,
+        unix_nanos: u64,
     ) -> Result<(Alerts, Self), StartError> {
         let webhook = settings.alerts.webhook.as_ref();
-        let webhook = webhook.map(|webhook| Webhook::new(webhook, home));
+        let webhook = webhook.map(|webhook| Webhook::new(webhook, config.home()));
         let (alerts, webhook) = Alerts::new(&settings.alerts, webhook.transpose()?)?;
         let otlp = settings.otlp.as_ref();
-        let otlp = otlp.map(|otlp| Otlp::new(otlp, config, home)).transpose()?;
+        let otlp = otlp.map(|otlp| Exporter::new(otlp, config, instance, unix_nanos));
+        let otlp = otlp.transpose()?;
         if let Some(events) = &config.events {
             events.close(); // nothing but an exporter takes them
         }
         Ok((alerts, Self { webhook, otlp }))
     }
 
-    /// Starts a task for each receiver; `instance` names this process on its machine.
-    pub(crate) fn start(self, shared: &Arc<ServiceContext>, instance: &str) -> RunningExports {
+    /// Starts a task for each kind of message.
+    pub(crate) fn start(self, shared: &Arc<ServiceContext>) -> RunningExports {
         let (close, closes) = watch::channel(false);
         let mut tasks = Vec::new();
         if let Some(delivery) = self.webhook {
@@ -74,16 +76,13 @@ impl Exports {
             tasks.push(("webhook", start(shared, "webhook", deliver)));
         }
         if let Some(otlp) = self.otlp {
-            let sends_metrics = otlp.sends_metrics();
-            let exporter = Arc::new(otlp.start(shared.unix_nanos(), instance));
-            if sends_metrics {
-                let (exporter, closes) = (Arc::clone(&exporter), closes.clone());
-                let send = move |shared: Arc<ServiceContext>| {
-                    let read = move || (read_metrics(&shared), shared.unix_nanos());
-                    Arc::clone(&exporter).send_metrics(read, closes.clone())
-                };
-                tasks.push(("otlp metrics", start(shared, "otlp metrics", send)));
-            }
+            let (exporter, closing) = (Arc::new(otlp), closes.clone());
+            let of_metrics = Arc::clone(&exporter);
+            let send = move |shared: Arc<ServiceContext>| {
+                let read = move || (read_metrics(&shared), shared.unix_nanos());
+                Arc::clone(&of_metrics).send_metrics(read, closing.clone())
+            };
+            tasks.push(("otlp metrics", start(shared, "otlp metrics", send)));
             let send = move |_| Arc::clone(&exporter).send_events(closes.clone());
             tasks.push(("otlp events", start(shared, "otlp events", send)));
         }

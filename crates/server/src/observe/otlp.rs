@@ -20,7 +20,6 @@ mod delivery;
 mod events;
 mod message;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,35 +67,29 @@ impl OtlpCounts {
     }
 }
 
-/// The exporter, before its tasks run.
-#[derive(Debug)]
-pub(crate) struct Otlp {
-    settings: OtlpSettings,
-    delivery: Delivery,
-    events: Option<mpsc::Receiver<LogRecord>>,
-}
-
-/// A running exporter.
+/// Sends metrics and events.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     source: Source,
     delivery: Delivery,
     events: Mutex<mpsc::Receiver<LogRecord>>,
-    interval: Duration,
+    /// Time between two messages of metrics; `None` if they are not sent.
+    interval: Option<Duration>,
 }
 
-impl Otlp {
-    /// Reads the secrets and certificates that the settings name; `home` is the folder of the
-    /// policy.
+impl Exporter {
+    /// Reads the secrets and certificates that the settings name. The messages are about a process
+    /// that `instance` names and which started at `unix_nanos`.
     ///
     /// # Errors
-    /// [`StartError::Otlp`] if one of them is missing or invalid.
+    /// [`StartError::Otlp`] if a secret or certificate is missing or invalid.
     pub(crate) fn new(
         settings: &OtlpSettings,
         config: &Config,
-        home: &Path,
+        instance: &str,
+        unix_nanos: u64,
     ) -> Result<Self, StartError> {
-        let settings = settings.clone().at_home(home);
+        let settings = settings.clone().at_home(config.home());
         let mut headers = Vec::new();
         for (name, secret) in &settings.headers {
             let field = format!("headers.{name}");
@@ -117,14 +110,16 @@ impl Otlp {
         if let Some(export) = export {
             counts.dropped_events = export.dropped();
         }
+        let events = export.and_then(EventExport::take);
         Ok(Self {
-            events: export.and_then(EventExport::take),
+            source: Source::new(&settings.service_name, instance, unix_nanos),
             delivery: Delivery {
                 receiver,
                 headers,
                 counts: Arc::new(counts),
             },
-            settings,
+            events: Mutex::new(events.unwrap_or_else(|| mpsc::channel(1).1)),
+            interval: settings.metrics.then(|| settings.interval.into()),
         })
     }
 
@@ -132,32 +127,17 @@ impl Otlp {
         Arc::clone(&self.delivery.counts)
     }
 
-    /// Returns the exporter of a process that `instance` names and which starts now.
-    pub(crate) fn start(self, unix_nanos: u64, instance: &str) -> Exporter {
-        let (_, closed) = mpsc::channel(1);
-        Exporter {
-            source: Source::new(&self.settings.service_name, instance, unix_nanos),
-            delivery: self.delivery,
-            events: Mutex::new(self.events.unwrap_or(closed)),
-            interval: self.settings.interval.into(),
-        }
-    }
-
-    /// Returns true if metrics are sent.
-    pub(crate) fn sends_metrics(&self) -> bool {
-        self.settings.metrics
-    }
-}
-
-impl Exporter {
     /// Sends the metrics that `read` returns, with the nanoseconds since 1970, until `closing` is
-    /// true, and once more then.
+    /// true, and once more then; if they are sent at all.
     pub(crate) async fn send_metrics(
         self: Arc<Self>,
         read: impl Fn() -> (Vec<MetricValues>, u64) + Clone + Send + 'static,
         mut closing: watch::Receiver<bool>,
     ) {
-        let mut tick = interval(self.interval);
+        let Some(period) = self.interval else {
+            return;
+        };
+        let mut tick = interval(period);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         tick.tick().await; // the first comes at once
         loop {

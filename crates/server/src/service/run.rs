@@ -41,7 +41,6 @@ impl ServiceRun {
         let workers = Arc::new(self.workers);
         let shared = self.open.shared;
         let mut doors = self.open.doors;
-        let instance = doors.addresses().instance();
 
         let door = Http(HttpDoor(Arc::clone(&shared)));
         let capacity = self.open.capacity;
@@ -67,7 +66,7 @@ impl ServiceRun {
         store::tend_once(&shared).await; // whether it is there decides whether this is ready
         store::by_hand::refresh(&shared).await.ok(); // a key that is banned finds no new process open
         start_tasks(&shared);
-        let exports = self.open.exports.start(&shared, &instance);
+        let exports = self.open.exports.start(&shared);
         let secrets = secrets::keep_fresh(Arc::clone(&shared), self.open.store_secrets);
         tokio::spawn(secrets);
         shared.readiness.open();

@@ -49,8 +49,7 @@ pub(crate) const RESULTS: [&str; 3] = ["delivered", "failed", "dropped"];
 
 /// Number of messages by result: delivered, failed after all attempts, or dropped because the
 /// queue was full.
-#[derive(Debug, Default)]
-pub(crate) struct WebhookCounts(pub(crate) [Counter; RESULTS.len()]);
+type WebhookCounts = [Counter; RESULTS.len()];
 
 /// Where messages are sent, and how they are signed.
 #[derive(derive_more::Debug)]
@@ -143,13 +142,13 @@ impl WebhookQueue {
     pub(crate) fn send(&self, notice: &AlertNotice, unix_millis: &dyn Fn(Time) -> u64, now: Time) {
         let message = Message::new(notice, unix_millis, now);
         if self.queue.try_send(message).is_err() {
-            self.counts.0[2].add(1);
+            self.counts[2].add(1);
         }
     }
 
     /// Returns the number of messages by result: see [`RESULTS`].
     pub(crate) fn counts(&self) -> [u64; RESULTS.len()] {
-        self.counts.0.each_ref().map(Counter::count)
+        self.counts.each_ref().map(Counter::count)
     }
 }
 
@@ -171,7 +170,7 @@ pub(crate) async fn deliver(
         };
         let Some(message) = message else { return };
         let delivered = delivery.deliver(&unix_seconds, &message).await;
-        delivery.counts.0[usize::from(!delivered)].add(1);
+        delivery.counts[usize::from(!delivered)].add(1);
     }
 }
 
