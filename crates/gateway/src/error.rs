@@ -1,5 +1,7 @@
 //! Error: why a request could not be forwarded.
 
+use strum::{IntoStaticStr, VariantArray};
+
 /// Why there is no response of the upstream.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -22,7 +24,8 @@ pub enum ForwardError {
 }
 
 /// The failure of an upstream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[non_exhaustive]
 pub enum UpstreamFailure {
     /// No address accepts connections, or takes the request.
@@ -62,35 +65,11 @@ pub enum UpstreamFailure {
 
 impl UpstreamFailure {
     /// All failures, in the order of their discriminants.
-    pub const ALL: [Self; 11] = [
-        Self::Refused,
-        Self::ConnectTimeout,
-        Self::Tls,
-        Self::Reset,
-        Self::BadResponse,
-        Self::ResponseTimeout,
-        Self::Switched,
-        Self::Busy,
-        Self::LowPriority,
-        Self::BodyBroken,
-        Self::BodyTimeout,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// Returns a word for metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Refused => "refused",
-            Self::ConnectTimeout => "connect_timeout",
-            Self::Tls => "tls",
-            Self::Reset => "reset",
-            Self::BadResponse => "bad_response",
-            Self::ResponseTimeout => "response_timeout",
-            Self::Switched => "switched",
-            Self::Busy => "busy",
-            Self::LowPriority => "low_priority",
-            Self::BodyBroken => "body_broken",
-            Self::BodyTimeout => "body_timeout",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Returns true if the upstream has, or may have, a byte of the request. A request that it

@@ -18,6 +18,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::header::Entry;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use strum::IntoStaticStr;
 
 use crate::request_id::{X_REQUEST_ID, is_id};
 
@@ -54,21 +55,13 @@ pub struct GatewayClient {
 }
 
 /// How clients reach the listener.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum ClientScheme {
     /// Without TLS.
     Http,
     /// By TLS.
     Https,
-}
-
-impl ClientScheme {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        }
-    }
 }
 
 impl GatewayClient {
@@ -108,7 +101,7 @@ pub(crate) fn put(client: &GatewayClient, host: Option<&HeaderValue>, headers: &
     if let Some(host) = host.and_then(|host| host.to_str().ok()) {
         element.extend([";host=\"", host, "\""]); // no host has quotes or backslashes
     }
-    element.extend([";proto=", client.scheme.name()]);
+    element.extend([";proto=", client.scheme.into()]);
     let element = Bytes::from(element);
     let address = element.slice(address);
     // The parts are values, so the whole is one.
@@ -120,7 +113,7 @@ pub(crate) fn put(client: &GatewayClient, host: Option<&HeaderValue>, headers: &
     if let Some(host) = host {
         headers.entry(HOST).or_insert_with(|| host.clone());
     }
-    let scheme = HeaderValue::from_static(client.scheme.name());
+    let scheme = HeaderValue::from_static(client.scheme.into());
     headers.entry(PROTO).or_insert(scheme);
 }
 

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::HeaderName;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
+use strum::FromRepr;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -67,7 +68,7 @@ pub(crate) struct Upload {
 }
 
 /// The side that the body waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromRepr)]
 #[repr(u8)]
 pub(crate) enum Stage {
     /// The upstream, which does not read.
@@ -113,9 +114,7 @@ impl UploadBody {
 impl Upload {
     pub(crate) fn stage(&self) -> Stage {
         let stage = self.stage.load(Ordering::Relaxed);
-        let all = [Stage::Upstream, Stage::Client, Stage::Sent, Stage::TooLarge];
-        let found = all.into_iter().find(|known| *known as u8 == stage);
-        found.unwrap_or(Stage::Broken)
+        Stage::from_repr(stage).unwrap_or(Stage::Broken)
     }
 
     /// Returns when the last byte went by.

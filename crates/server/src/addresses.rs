@@ -13,6 +13,7 @@ use ratekeeper_policy::UpstreamUrl;
 use ratekeeper_policy::config::Listeners;
 use ratekeeper_policy::{PortUse, Settings};
 use socket2::Socket;
+use strum::VariantNames;
 
 use crate::observe::event::Sink;
 use crate::{Config, Door, DoorAddress, Event, ListenAddress, StartError};
@@ -30,7 +31,7 @@ const OFF: &str = "off";
 
 /// A value for each open door, by its discriminant.
 #[derive(Clone, Debug)]
-pub(crate) struct Doors<T>([Option<T>; Door::COUNT]);
+pub(crate) struct Doors<T>([Option<T>; Door::VARIANTS.len()]);
 
 impl<T> Doors<T> {
     pub(crate) fn of(&self, door: Door) -> Option<&T> {

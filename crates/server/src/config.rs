@@ -6,19 +6,19 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use derive_more::Display;
 use ratekeeper_policy::config::Diagnostic;
 use ratekeeper_policy::{
     AdminWrites, Policy, ProxySettings, Rule, Settings, UpstreamUrl, WallTime,
 };
+use strum::{Display, IntoStaticStr, VariantNames};
 
 use crate::observe::event::Sink;
 use crate::serve::door_address::{DoorAddress, UNIX};
 use crate::{Event, EventExport, LogWriter, StoreChoice};
 
 /// A listening address of the service.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Display)]
-#[display(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Display, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "lowercase")]
 pub enum Door {
     /// The check API and forward-auth.
     Http,
@@ -37,10 +37,6 @@ pub enum ListenAddress {
     At(String),
     /// The door is closed.
     Off,
-}
-
-impl Door {
-    pub(crate) const COUNT: usize = 4;
 }
 
 impl ListenAddress {

@@ -35,11 +35,7 @@ struct TopQuery {
 
 impl TopQuery {
     fn read(query: &Query<'_>) -> Result<Self, Problem> {
-        let by = query.parsed("by", "`denied` or `requests`", |text| match text {
-            "denied" => Some(TopOrder::Denied),
-            "requests" => Some(TopOrder::Requests),
-            _ => None,
-        })?;
+        let by = query.parsed("by", "`denied` or `requests`", |text| text.parse().ok())?;
         let window = query.parsed("window", "`1m` or `1h`", |text| match text {
             "1m" => Some(TopWindow::Minute),
             "1h" => Some(TopWindow::Hour),

@@ -297,11 +297,11 @@ fn log_alert(notice: &AlertNotice) {
     let key = notice.key.as_ref().map(|key| key.join(", "));
     let reason = match notice.change {
         AlertChange::Started => None,
-        AlertChange::Ended(why) => Some(why.name()),
+        AlertChange::Ended(why) => Some(<&str>::from(why)),
     };
     tracing::warn!(
         event = "alert",
-        change = notice.change.name(),
+        change = <&str>::from(notice.change),
         reason,
         limit = &*notice.limit,
         mode = notice.mode.word(),

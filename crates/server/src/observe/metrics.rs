@@ -44,10 +44,10 @@ use ratekeeper::{Answer, Keeper, Outcome};
 use ratekeeper_core::{LimitId, Nanos, Verdict};
 use ratekeeper_policy::{Geo, Policy, Rule, envoy};
 use ratekeeper_store::AnyStore;
+use strum::{EnumCount, VariantNames};
 
 use self::durations::{BUCKETS, DecisionTimes, WAITS};
-use self::limit_row::{EFFECTS, LimitRow, sum_of};
-use self::limits::DID;
+use self::limit_row::{DID, EFFECTS, LimitRow, sum_of};
 use super::Observers;
 use super::by_limit::{self, LimitValues};
 use crate::OverrideAct;
@@ -60,11 +60,11 @@ use crate::doors::hold::HoldQueue;
 pub(crate) struct Metrics {
     rows: ArcSwap<LimitValues<LimitRow>>,
     /// Counts by protocol.
-    requests: [[Counter; 3]; Protocol::NAMES.len()],
+    requests: [[Counter; 3]; Protocol::VARIANTS.len()],
     /// Requests that no limit applied to, by protocol.
-    unlimited: [Counter; Protocol::NAMES.len()],
+    unlimited: [Counter; Protocol::VARIANTS.len()],
     /// By protocol, then by [`DecisionPath`].
-    durations: [[DecisionTimes; DecisionPath::NAMES.len()]; Protocol::NAMES.len()],
+    durations: [[DecisionTimes; DecisionPath::VARIANTS.len()]; Protocol::VARIANTS.len()],
     /// Rules of Envoy's rate limit service.
     rules: rules::RuleTable,
     reloads: [Counter; 2],
@@ -75,7 +75,7 @@ pub(crate) struct Metrics {
     /// Decisions that a report may correct.
     reports_expected: Counter,
     /// Grants of credits, by [`GrantResult`].
-    grants: [Counter; GrantResult::NAMES.len()],
+    grants: [Counter; GrantResult::VARIANTS.len()],
     config: ArcSwapOption<ConfigInfo>,
     /// Nanoseconds that the clock of the shared store is ahead, once they are known.
     pub(crate) clock_offset: Mutex<Option<i64>>,
@@ -102,27 +102,20 @@ pub(crate) struct MetricSources<'s> {
 }
 
 /// The files that a configuration is read from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumCount)]
 pub(crate) enum ConfigSource {
     Policy,
     Envoy,
 }
 
-impl ConfigSource {
-    const COUNT: usize = 2;
-}
-
 /// The protocol of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, VariantNames)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Protocol {
     Http,
     Rls,
     /// Requests that are forwarded.
     Proxy,
-}
-
-impl Protocol {
-    const NAMES: [&str; 3] = ["http", "rls", "proxy"];
 }
 
 /// The result of a request.
@@ -144,7 +137,8 @@ impl RequestResult {
 }
 
 /// The result of a report.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum ReportResult {
     Corrected,
     Repeated,
@@ -154,20 +148,13 @@ pub(crate) enum ReportResult {
     Unsettled,
 }
 
-impl ReportResult {
-    const NAMES: [&str; 5] = ["corrected", "repeated", "not_open", "error", "unsettled"];
-}
-
 /// The result of a grant.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, VariantNames)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum GrantResult {
     Added,
     Repeated,
     Error,
-}
-
-impl GrantResult {
-    const NAMES: [&str; 3] = ["added", "repeated", "error"];
 }
 
 impl Metrics {

@@ -28,6 +28,7 @@ use prost::Message as _;
 use ratekeeper::read_secret;
 use ratekeeper_policy::OtlpSettings;
 use ratekeeper_wire::otlp::logs::LogRecord;
+use strum::VariantNames;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
@@ -53,7 +54,7 @@ pub(crate) const EXPORT_RESULTS: [&str; 2] = ["delivered", "failed"];
 #[derive(Debug, Default)]
 pub(crate) struct OtlpCounts {
     /// Messages by signal and result.
-    pub(crate) exports: [[Counter; EXPORT_RESULTS.len()]; OtlpSignal::ALL.len()],
+    pub(crate) exports: [[Counter; EXPORT_RESULTS.len()]; OtlpSignal::VARIANTS.len()],
     /// Events that found the queue full, or whose message was given up or refused in part.
     pub(crate) dropped_events: Arc<Counter>,
 }
@@ -62,8 +63,8 @@ impl OtlpCounts {
     /// Returns the names of signals, with their counts by [`EXPORT_RESULTS`].
     pub(crate) fn by_signal(&self) -> impl Iterator<Item = (&'static str, [u64; 2])> {
         let counts = |each: &[Counter; 2]| each.each_ref().map(Counter::count);
-        let all = OtlpSignal::ALL.iter().zip(&self.exports);
-        all.map(move |(signal, each)| (signal.name(), counts(each)))
+        let all = OtlpSignal::VARIANTS.iter().zip(&self.exports);
+        all.map(move |(signal, each)| (*signal, counts(each)))
     }
 }
 

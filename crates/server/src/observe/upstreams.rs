@@ -236,7 +236,8 @@ impl LastMinute {
     }
 
     fn kinds(&self) -> impl Iterator<Item = (UpstreamFailure, u64)> {
-        let kinds = UpstreamFailure::ALL.into_iter().zip(self.now.failures);
+        let kinds = UpstreamFailure::ALL.iter().copied();
+        let kinds = kinds.zip(self.now.failures);
         kinds.filter(|(_, count)| *count > 0)
     }
 

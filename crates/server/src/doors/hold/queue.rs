@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use ratekeeper::Answer;
 use ratekeeper_core::{LimitId, Time};
 use ratekeeper_store::AnyStore;
+use strum::VariantNames;
 use tokio::sync::{Notify, watch};
 
 use super::charges::take_back;
@@ -24,11 +25,12 @@ pub(crate) struct HoldQueue {
     /// End of holding answers back, once the service stops.
     pub(super) closing: watch::Sender<Option<Time>>,
     /// Number of answers ended, by [`HoldEnd`].
-    ended: [Counter; HoldEnd::NAMES.len()],
+    ended: [Counter; HoldEnd::VARIANTS.len()],
 }
 
 /// How a held answer ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, VariantNames)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum HoldEnd {
     /// Its moment came.
     Released,
@@ -36,10 +38,6 @@ pub(crate) enum HoldEnd {
     Left,
     /// It was refused: too many were held, or the service stopped before its moment.
     Refused,
-}
-
-impl HoldEnd {
-    pub(crate) const NAMES: [&str; 3] = ["released", "left", "refused"];
 }
 
 #[derive(Debug, Default)]
@@ -110,7 +108,7 @@ impl HoldQueue {
 pub(crate) struct HeldAnswers {
     pub(crate) now: usize,
     /// Number of answers ended, by [`HoldEnd`].
-    pub(crate) ended: [u64; HoldEnd::NAMES.len()],
+    pub(crate) ended: [u64; HoldEnd::VARIANTS.len()],
 }
 
 impl RequestLine {

@@ -36,9 +36,9 @@ impl Message {
         let at = |time| rfc3339(unix_millis(time));
         let mut data = described(notice, unix_millis(notice.since));
         if let AlertChange::Ended(why) = notice.change {
-            data["reason"] = json!(why.name());
+            data["reason"] = json!(why.to_string());
         }
-        let change = notice.change.name();
+        let change: &str = notice.change.into();
         let body = json!({
             "type": format!("alert.{change}"),
             "timestamp": at(now),

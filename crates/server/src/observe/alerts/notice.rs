@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::Time;
 use ratekeeper_policy::{Alert, RuleMode};
+use strum::{Display, IntoStaticStr};
 
 /// The start or the end of the alert of a key. `Display` is one line for a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +30,8 @@ pub struct AlertNotice {
 }
 
 /// Start or end of an alert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum AlertChange {
     /// The key has been above for `for`.
     Started,
@@ -38,7 +40,8 @@ pub enum AlertChange {
 }
 
 /// Why an alert ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum AlertEnd {
     /// The key is no longer above.
     Fell,
@@ -48,33 +51,12 @@ pub enum AlertEnd {
     Stopped,
 }
 
-impl AlertChange {
-    /// Returns the word of events and messages.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Started => "started",
-            Self::Ended(_) => "ended",
-        }
-    }
-}
-
-impl AlertEnd {
-    /// Returns the word of events and messages.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Fell => "fell",
-            Self::Removed => "removed",
-            Self::Stopped => "stopped",
-        }
-    }
-}
-
 impl fmt::Display for AlertNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limit = &self.limit;
         match self.change {
             AlertChange::Started => write!(f, "alert started: limit `{limit}`, {}", self.alert)?,
-            AlertChange::Ended(why) => write!(f, "alert ended ({}): limit `{limit}`", why.name())?,
+            AlertChange::Ended(why) => write!(f, "alert ended ({why}): limit `{limit}`")?,
         }
         if let Some(key) = &self.key
             && !key.is_empty()

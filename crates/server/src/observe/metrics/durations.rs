@@ -1,6 +1,7 @@
 //! Durations: histograms of times, and where decisions were made.
 
 use ratekeeper_core::Nanos;
+use strum::VariantNames;
 
 use super::family::DurationsSnapshot;
 use crate::counter::Counter;
@@ -37,16 +38,13 @@ pub(super) const WAITS: [u64; 9] = [
 pub(super) type Waits = Durations<{ WAITS.len() + 1 }>;
 
 /// Where a decision was made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, VariantNames)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum DecisionPath {
     /// In the memory of this process.
     Local,
     /// By a store that other processes share.
     Store,
-}
-
-impl DecisionPath {
-    pub(super) const NAMES: [&'static str; 2] = ["local", "store"];
 }
 
 /// A histogram with `N` buckets, the last of which has no upper bound.

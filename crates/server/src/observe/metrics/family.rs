@@ -113,7 +113,7 @@ impl Family {
     pub(super) fn rows<'v, const N: usize>(
         &'static self,
         list: &mut MetricList,
-        names: &[&str; N],
+        names: &[&str],
         rows: impl IntoIterator<Item = (&'v str, [u64; N])>,
     ) {
         let mut series = self.open(list);

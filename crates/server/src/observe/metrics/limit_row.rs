@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ratekeeper::Outcome;
 use ratekeeper_core::{AnyAlgorithm, LimitId, Mode, Outage, Permits, Verdict};
 use ratekeeper_policy::{Allowance, Policy, Role, Rule, RuleMode};
+use strum::VariantNames;
 
 use super::{RequestResult, Tally, durations::Waits};
 use crate::counter::Counter;
@@ -22,6 +23,8 @@ use crate::doors::hold::lets_wait;
 
 /// The modes of decisions, as labels.
 pub(super) const MODES: [&str; 3] = ["enforce", "shadow", "candidate"];
+/// The effects of a limit, as labels; those that are shown come first.
+pub(super) const DID: &[&str] = Did::VARIANTS;
 /// Number of effects that are shown.
 pub(super) const EFFECTS: usize = 7;
 const ENFORCE: usize = 0;
@@ -34,7 +37,8 @@ const COUNTED: usize = EFFECTS + 1;
 const OTHER_KEYS: &str = "(other)";
 
 /// The effect of a limit on a request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 enum Did {
     Allowed,
     Denied,

@@ -18,22 +18,12 @@ use ratekeeper_store::{AnyStore, Loans};
 
 use super::durations::WAITS;
 use super::family::{MetricList, OTHER, double};
-use super::limit_row::{CountsByMode, DecisionCounts, EFFECTS, LimitRow, MODES, sum_of};
+use super::limit_row::{CountsByMode, DID, DecisionCounts, EFFECTS, LimitRow, MODES, sum_of};
 use super::{MetricSources, table};
 use crate::counter::Counter;
 use crate::observe::key_usage::{usage_of, with_variants};
 use crate::observe::standing_bans::counts_by_hand;
 
-/// The effects of a limit, as labels.
-pub(super) const DID: [&str; EFFECTS] = [
-    "allowed",
-    "denied",
-    "queued",
-    "covered",
-    "fail_open",
-    "fail_closed",
-    "uncharged",
-];
 /// The effect of a limit from which a request is exempt, so that it is not asked.
 const EXEMPT: &str = "exempt";
 

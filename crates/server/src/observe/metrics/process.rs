@@ -8,6 +8,7 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 use ratekeeper_core::Time;
 use ratekeeper_store::StoreError;
+use strum::{IntoStaticStr, VariantNames};
 
 use super::family::MetricList;
 use super::{ReportResult, table};
@@ -22,9 +23,6 @@ use crate::serve::connections::ConnectionCounts;
 use crate::serve::tls::ListenerTls;
 use crate::{Door, LogWriter};
 
-/// Names of the doors, by [`Door`].
-const DOORS: [&str; 4] = ["http", "grpc", "admin", "proxy"];
-
 /// Counts of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
@@ -36,7 +34,7 @@ pub(crate) struct Process {
     /// Of requests, and of responses.
     pub(crate) bodies: OnceLock<[Arc<ByteBudget>; 2]>,
     /// Counts by door.
-    accept_failures: [Counter; DOORS.len()],
+    accept_failures: [Counter; Door::VARIANTS.len()],
     accept_log: LogGate,
     wrong_tokens: Counter,
     wrong_token_log: LogGate,
@@ -46,7 +44,7 @@ pub(crate) struct Process {
     /// Requests that an application went on with after their clients had left.
     pub(crate) abandoned: Counter,
     /// Reports of results, by [`ReportResult`].
-    pub(super) reports: [Counter; ReportResult::NAMES.len()],
+    pub(super) reports: [Counter; ReportResult::VARIANTS.len()],
     pub(crate) upstreams: WatchedUpstreams,
     /// The writer of the access log, if there is one.
     pub(crate) access_log: Mutex<Option<LogWriter>>,
@@ -92,7 +90,7 @@ impl Process {
         let (count, log) = &self.request_faults[fault as usize];
         count.add(1);
         if let Some(suppressed) = log.opens(now) {
-            let kind = RequestFault::NAMES[fault as usize];
+            let kind = <&str>::from(fault);
             let request_id = id.and_then(|id| id.to_str().ok());
             tracing::info!(event = "request.failed", kind, request_id, suppressed);
         }
@@ -107,10 +105,10 @@ impl Process {
         let bodies = self.bodies.get().into_iter().flatten();
         let body_bytes: usize = bodies.map(|budget| budget.bytes()).sum();
         table::HELD_BODY_BYTES.write(out, body_bytes as u64);
-        table::ACCEPT_FAILURES.counters(out, &DOORS, &self.accept_failures);
+        table::ACCEPT_FAILURES.counters(out, Door::VARIANTS, &self.accept_failures);
         table::ADMIN_WRONG_TOKENS.write(out, self.wrong_tokens.count());
         table::UPSTREAM_ABANDONED.write(out, self.abandoned.count());
-        let faults = RequestFault::NAMES.iter().zip(&self.request_faults);
+        let faults = RequestFault::VARIANTS.iter().zip(&self.request_faults);
         let faults = faults.map(|(kind, (count, _))| ([*kind], count.count()));
         table::REQUEST_FAULTS.each(out, faults);
         self.upstreams.encode(out);
@@ -139,23 +137,24 @@ impl Process {
         for tls in listeners {
             for (place, expiry) in (1..).zip(tls.certificates.expiries()) {
                 if let Some(expiry) = expiry {
-                    series.count(&[DOORS[tls.door as usize], &place.to_string()], expiry);
+                    series.count(&[tls.door.into(), &place.to_string()], expiry);
                 }
             }
         }
         let reloads = listeners.iter().map(|tls| {
             let counts = tls.reloads.each_ref().map(Counter::count);
-            (DOORS[tls.door as usize], counts)
+            (tls.door.into(), counts)
         });
         table::CERTIFICATE_RELOADS.rows(out, &["applied", "rejected"], reloads);
         let failed = listeners.iter();
-        let failed = failed.map(|tls| ([DOORS[tls.door as usize]], tls.failed_handshakes.count()));
+        let failed = failed.map(|tls| ([tls.door.into()], tls.failed_handshakes.count()));
         table::TLS_HANDSHAKE_FAILURES.each(out, failed);
     }
 }
 
 /// The kind of a fault.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum RequestFault {
     Malformed,
     Method,
@@ -168,19 +167,9 @@ pub(crate) enum RequestFault {
 }
 
 /// Counts by kind, and the gates of their lines.
-type RequestFaults = [(Counter, LogGate); RequestFault::NAMES.len()];
+type RequestFaults = [(Counter, LogGate); RequestFault::VARIANTS.len()];
 
 impl RequestFault {
-    const NAMES: [&str; 7] = [
-        "malformed",
-        "method",
-        "head_too_large",
-        "body_too_large",
-        "body_late",
-        "body_broken",
-        "proxy_header",
-    ];
-
     /// Returns the fault that a problem reports; `None` if the client is not at fault.
     pub(crate) fn of(problem: ProblemKind) -> Option<Self> {
         match problem {

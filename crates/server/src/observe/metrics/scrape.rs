@@ -1,6 +1,7 @@
 //! Scrape: all metrics at one moment, in the order of the table.
 
 use ratekeeper_store::AnyStore;
+use strum::VariantNames;
 
 use super::durations::BUCKETS;
 use super::family::{MetricList, MetricValues};
@@ -55,14 +56,14 @@ impl MetricSources<'_> {
         }
         let held = self.hold.standing();
         table::HELD_ANSWERS.write(out, held.now as u64);
-        let ended = HoldEnd::NAMES.iter().zip(held.ended);
+        let ended = HoldEnd::VARIANTS.iter().zip(held.ended);
         table::HELD_ANSWERS_ENDED.each(out, ended.map(|(name, count)| ([*name], count)));
         let reports = &metrics.process.reports;
-        table::REPORTS.counters(out, &ReportResult::NAMES, reports);
+        table::REPORTS.counters(out, ReportResult::VARIANTS, reports);
         table::REPORTS_EXPECTED.write(out, metrics.reports_expected.count());
         let changes = &metrics.override_changes;
         table::OVERRIDE_CHANGES.counters(out, &OverrideAct::NAMES, changes);
-        table::GRANTS.counters(out, &GrantResult::NAMES, &metrics.grants);
+        table::GRANTS.counters(out, GrantResult::VARIANTS, &metrics.grants);
         table::RLS_HITS.begin(out);
         let hits = metrics.rules.snapshot();
         let hits = hits.iter().map(|(rule, counts)| (&**rule, *counts));
@@ -86,14 +87,14 @@ impl MetricSources<'_> {
 
 impl Metrics {
     fn encode_requests(&self, store: &AnyStore, out: &mut MetricList) {
-        let requests = Protocol::NAMES.into_iter().zip(&self.requests);
+        let requests = Protocol::VARIANTS.iter().copied().zip(&self.requests);
         let requests = requests.map(|(protocol, it)| (protocol, it.each_ref().map(Counter::count)));
         table::REQUESTS.rows(out, &["allowed", "denied", "error"], requests);
-        table::UNLIMITED.counters(out, &Protocol::NAMES, &self.unlimited);
+        table::UNLIMITED.counters(out, Protocol::VARIANTS, &self.unlimited);
         let mut series = table::DECISION_DURATION.open(out);
-        for (protocol, durations) in Protocol::NAMES.iter().zip(&self.durations) {
+        for (protocol, durations) in Protocol::VARIANTS.iter().zip(&self.durations) {
             let shown = 1 + usize::from(store.shared().is_some());
-            for (path, durations) in DecisionPath::NAMES.iter().zip(durations).take(shown) {
+            for (path, durations) in DecisionPath::VARIANTS.iter().zip(durations).take(shown) {
                 series.durations(&[protocol, path], &durations.snapshot(&BUCKETS));
             }
         }

@@ -1,6 +1,7 @@
 //! Tally: the counts of a limit, or of the whole service, that the history records.
 
 use ratekeeper_core::LimitId;
+use strum::VariantNames;
 
 use super::durations::{BUCKETS, WAITS, Waits};
 use super::{DurationsSnapshot, Metrics, ReportResult, RequestResult};
@@ -98,7 +99,7 @@ impl Metrics {
     /// Returns the number of reports since the start, by result.
     pub(crate) fn reports(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.process.reports.iter().map(Counter::count);
-        ReportResult::NAMES.into_iter().zip(counts)
+        ReportResult::VARIANTS.iter().copied().zip(counts)
     }
 
     /// Returns when the policy was put in force, in seconds since 1970.

@@ -17,7 +17,8 @@ impl WatchedUpstreams {
         let totals: Vec<_> = totals.collect();
         let responses = totals.iter().map(|(route, it)| (*route, it.responses));
         table::UPSTREAM_RESPONSES.rows(out, &CLASSES, responses);
-        let kinds = UpstreamFailure::ALL.map(UpstreamFailure::name);
+        let kinds = UpstreamFailure::ALL.iter().map(|kind| kind.name());
+        let kinds: Vec<_> = kinds.collect();
         let failures = totals.iter().map(|(route, it)| (*route, it.failures));
         table::UPSTREAM_ERRORS.rows(out, &kinds, failures);
         let left = totals.iter().map(|(route, totals)| ([*route], totals.left));

@@ -18,6 +18,7 @@ use ratekeeper_core::{Nanos, Origin, Time};
 use ratekeeper_resilience::{Backoff, Hints, Jitter, RetryAfter, ServerWait, SplitMix};
 use ratekeeper_wire::otlp::logs_service::ExportLogsServiceResponse;
 use ratekeeper_wire::otlp::metrics_service::ExportMetricsServiceResponse;
+use strum::{IntoStaticStr, VariantNames};
 use tokio::time::sleep;
 
 use super::OtlpCounts;
@@ -38,23 +39,14 @@ const MAX_ANSWER_BYTES: usize = 16 << 10;
 const MAX_LOGGED: usize = 200;
 
 /// A kind of message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum OtlpSignal {
     Metrics,
     Events,
 }
 
 impl OtlpSignal {
-    pub(crate) const ALL: [Self; 2] = [Self::Metrics, Self::Events];
-
-    /// Returns the name in the metric and in the log.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Metrics => "metrics",
-            Self::Events => "events",
-        }
-    }
-
     const fn path(self) -> &'static str {
         match self {
             Self::Metrics => "/v1/metrics",
@@ -111,7 +103,7 @@ impl Delivery {
     async fn attempts(&self, signal: OtlpSignal, body: Bytes) -> Option<u64> {
         let mut attempts = BACKOFF.attempts();
         let mut random = SplitMix::seeded();
-        let name = signal.name();
+        let name: &str = signal.into();
         loop {
             let Failure(why, then) = match self.attempt(signal, body.clone()).await {
                 Ok(refused) => return Some(refused),
@@ -151,7 +143,7 @@ impl Delivery {
             let refused = u64::try_from(refused).unwrap_or(0);
             if refused > 0 {
                 let why: String = why.chars().take(MAX_LOGGED).collect();
-                let (signal, why) = (signal.name(), why.escape_debug());
+                let (signal, why) = (<&str>::from(signal), why.escape_debug());
                 tracing::warn!(event = "otlp.refused", signal, refused, "{why}");
             }
             return Ok(refused);

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use ratekeeper_core::{Nanos, Time};
 use ratekeeper_policy::{KeyPart, Rule};
+use strum::EnumString;
 
 use super::Budgets;
 use super::distinct::{DistinctKeys, PARTS, part};
@@ -24,7 +25,8 @@ use super::sketch::{COUNTERS, Estimate, HashedKey, KeySketch};
 use crate::byte_budget::{ByteBudget, HeldBytes};
 
 /// The order of a list of keys.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum TopOrder {
     /// By the number of refusals.
     #[default]
