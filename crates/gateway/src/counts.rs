@@ -10,7 +10,6 @@
 //! A request adds to a few numbers, without a lock. Failed attempts are also passed to a
 //! [`FailureWatch`] as they happen.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,16 +37,7 @@ pub const HEAD_EDGES: [Nanos; 12] = [
 const KINDS: usize = UpstreamFailure::ALL.len();
 
 /// Receives the failed attempts of requests, on the thread of the request.
-pub trait FailureWatch: Send + Sync {
-    /// Notes an attempt that failed.
-    fn failed(&self, attempt: &FailedAttempt<'_>);
-}
-
-impl fmt::Debug for dyn FailureWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FailureWatch")
-    }
-}
+pub type FailureWatch = Arc<dyn Fn(&FailedAttempt<'_>) + Send + Sync>;
 
 /// An attempt that failed.
 #[derive(Clone, Copy, Debug)]
@@ -105,11 +95,12 @@ impl AddressTotals {
 struct Count(AtomicU64);
 
 /// The counters of an upstream, with its present settings.
-#[derive(Debug)]
+#[derive(derive_more::Debug)]
 pub(crate) struct UpstreamCounts {
     all: Arc<UpstreamCounters>,
     addresses: Box<[Arc<CountedAddress>]>,
-    watch: Option<Arc<dyn FailureWatch>>,
+    #[debug(skip)]
+    watch: FailureWatch,
 }
 
 #[derive(Debug, Default)]
@@ -165,7 +156,7 @@ impl UpstreamCounts {
     /// Returns the counters for these settings, which go on with the counts of `before`.
     pub(crate) fn new(
         addresses: Box<[Arc<CountedAddress>]>,
-        watch: Option<Arc<dyn FailureWatch>>,
+        watch: FailureWatch,
         before: Option<&Self>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -227,18 +218,16 @@ impl Passage {
         if let Some(counted) = counted {
             counted.failures[failure as usize].add(1);
         }
-        if let Some(watch) = &counts.watch {
-            watch.failed(&FailedAttempt {
-                failure,
-                address: counted.map_or("", |counted| &counted.name),
-                place: self.address.map_or(0, |index| index + 1),
-                reason: match error {
-                    ForwardError::Tls(reason) => Some(reason),
-                    _ => None,
-                },
-                request_id: &self.id,
-            });
-        }
+        (counts.watch)(&FailedAttempt {
+            failure,
+            address: counted.map_or("", |counted| &counted.name),
+            place: self.address.map_or(0, |index| index + 1),
+            reason: match error {
+                ForwardError::Tls(reason) => Some(reason),
+                _ => None,
+            },
+            request_id: &self.id,
+        });
     }
 
     /// Counts a request that failed, after its last attempt.

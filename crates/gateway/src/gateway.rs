@@ -36,7 +36,7 @@ pub const MAX_ADDRESSES: usize = 32;
 const RETRY_PERCENT: u32 = 20;
 
 /// How requests are forwarded.
-#[derive(Clone, Debug)]
+#[derive(Clone, derive_more::Debug)]
 pub struct GatewaySettings {
     /// The addresses, at most [`MAX_ADDRESSES`].
     pub addresses: Vec<UpstreamAddress>,
@@ -62,8 +62,9 @@ pub struct GatewaySettings {
     pub concurrency: Option<Bounds>,
     /// How addresses are checked; `None` for no checks.
     pub health: Option<HealthCheck>,
-    /// Receives the attempts that fail, if there is one.
-    pub watch: Option<Arc<dyn FailureWatch>>,
+    /// Receives the attempts that fail.
+    #[debug(skip)]
+    pub watch: FailureWatch,
 }
 
 /// Forwards requests to one upstream. Shared by all connections of clients.
@@ -172,7 +173,7 @@ impl Gateway {
         let kept = before.and_then(|before| before.concurrency.as_ref());
         let counts = before.map(|before| &*before.counts);
         Some(Self {
-            counts: UpstreamCounts::new(counted.collect(), settings.watch.clone(), counts),
+            counts: UpstreamCounts::new(counted.collect(), Arc::clone(&settings.watch), counts),
             concurrency: concurrency.map(|new| kept.map_or(new, Arc::clone)),
             addresses,
             settings,

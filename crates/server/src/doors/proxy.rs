@@ -53,7 +53,6 @@ use crate::clock::ServiceClock;
 use crate::context::ServiceContext;
 use crate::observe::denial_log::{LoggedRequest, REQUEST_ID};
 use crate::observe::metrics::{Protocol, RequestResult};
-use crate::observe::upstreams::watch;
 use crate::serve::connection_state::HeadBounds;
 use crate::serve::listener::{Caller, Reply};
 use crate::serve::pulse::InFlight;
@@ -98,10 +97,10 @@ impl ProxyDoor {
         place: &ProxyPlace,
         before: Option<&Self>,
     ) -> Result<Self, StartError> {
-        let (watch, home) = (watch(shared.keeper.clock()), &place.home);
+        let (clock, home) = (shared.keeper.clock(), &place.home);
         let max_connections = Capacity::of(policy, settings.addresses().count()).to_each;
         let kept = before.map(|before| &before.upstreams);
-        let upstreams = Upstreams::of(&settings, max_connections, home, kept, &watch)?;
+        let upstreams = Upstreams::of(&settings, max_connections, home, kept, clock)?;
         let kept = before.and_then(|before| before.access.as_ref());
         let access = AccessLog::of(&settings, home, kept)?;
         let same = |before: &&Self| before.settings.preflight_limit == settings.preflight_limit;

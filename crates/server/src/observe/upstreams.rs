@@ -17,8 +17,7 @@ use parking_lot::Mutex;
 use ratekeeper::Clock;
 use ratekeeper_core::Nanos;
 use ratekeeper_gateway::{
-    AddressTotals, FailedAttempt, FailureWatch, Gateway, HEAD_EDGES, UpstreamFailure,
-    UpstreamTotals,
+    AddressTotals, FailureWatch, Gateway, HEAD_EDGES, UpstreamFailure, UpstreamTotals,
 };
 use serde_json::{Value, json};
 
@@ -327,48 +326,30 @@ fn words(bound: Nanos) -> String {
     }
 }
 
-/// Logs the failed attempts at the addresses of a route: of each kind at each address the first,
-/// and then one a second at most.
-#[derive(Debug)]
-struct RouteWatch {
-    route: Box<str>,
-    clock: ServiceClock,
-    /// By place, from 0: requests that were sent to no address.
-    gates: Vec<[LogGate; UpstreamFailure::ALL.len()]>,
-}
-
-/// Returns the maker of watches, by the route and its number of addresses.
-pub(crate) fn watch(clock: &ServiceClock) -> impl Fn(&str, usize) -> Arc<dyn FailureWatch> {
-    move |route, addresses| {
-        Arc::new(RouteWatch {
-            route: route.into(),
-            clock: clock.clone(),
-            gates: (0..=addresses).map(|_| <_>::default()).collect(),
-        })
-    }
-}
-
-impl FailureWatch for RouteWatch {
-    fn failed(&self, attempt: &FailedAttempt<'_>) {
+/// Returns the watch of a route with so many addresses. It logs the failed attempts: of each kind at
+/// each address the first, and then one a second at most.
+pub(crate) fn watch(clock: &ServiceClock, route: &str, addresses: usize) -> FailureWatch {
+    let (clock, route) = (clock.clone(), Box::<str>::from(route));
+    // By place, from 0: requests that were sent to no address.
+    let gates: Vec<[LogGate; UpstreamFailure::ALL.len()]> =
+        (0..=addresses).map(|_| <_>::default()).collect();
+    Arc::new(move |attempt| {
         let kind = attempt.failure;
-        let gate = self
-            .gates
-            .get(attempt.place)
-            .map(|gates| &gates[kind as usize]);
-        let now = self.clock.now();
-        let Some(suppressed) = gate.and_then(|gate| gate.opens(now)) else {
+        let gate = gates.get(attempt.place);
+        let gate = gate.map(|gates| &gates[kind as usize]);
+        let Some(suppressed) = gate.and_then(|gate| gate.opens(clock.now())) else {
             return;
         };
         tracing::warn!(
             event = "upstream.failed",
-            route = &*self.route,
+            route = &*route,
             address = attempt.address,
             kind = kind.name(),
             reason = attempt.reason,
             request_id = attempt.request_id.to_str().ok(),
             suppressed,
         );
-    }
+    })
 }
 
 #[cfg(test)]

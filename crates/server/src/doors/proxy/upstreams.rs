@@ -15,9 +15,7 @@ use http::request::Parts;
 use ratekeeper::Answer;
 use ratekeeper::tower::target;
 use ratekeeper_core::Nanos;
-use ratekeeper_gateway::{
-    FailureWatch, Gateway, GatewaySettings, TlsTransport, Transport, UpstreamAddress,
-};
+use ratekeeper_gateway::{Gateway, GatewaySettings, TlsTransport, Transport, UpstreamAddress};
 use ratekeeper_policy::{
     AdaptiveBounds, HealthCheck, Priority, ProxySettings, Route, UpstreamScheme, UpstreamTls,
     UpstreamUrl,
@@ -26,11 +24,9 @@ use ratekeeper_resilience::Bounds;
 use rustls::pki_types::ServerName;
 
 use crate::StartError;
-use crate::observe::upstreams::NamedUpstream;
+use crate::clock::ServiceClock;
+use crate::observe::upstreams::{NamedUpstream, watch};
 use crate::serve::tls::trusting;
-
-/// Returns the receiver of failed attempts of a route, by its name and number of addresses.
-type Watch<'w> = &'w dyn Fn(&str, usize) -> Arc<dyn FailureWatch>;
 
 /// Default time limits.
 const CONNECT: Nanos = Nanos::SECOND;
@@ -68,7 +64,7 @@ impl Upstreams {
         max_connections: usize,
         home: &Path,
         before: Option<&Self>,
-        watch: Watch<'_>,
+        clock: &ServiceClock,
     ) -> Result<Self, StartError> {
         let common = common(settings);
         let is_kept = |it: &&Self| it.common == common;
@@ -91,7 +87,7 @@ impl Upstreams {
                 upgrade: settings.upgrade_timeout.unwrap_or(UPGRADE).into(),
                 upgrades: upgrades(settings.upgrades.as_deref()),
                 max_body: max_body(route),
-                watch: Some(watch(&route.name, urls.len())),
+                watch: watch(clock, &route.name, urls.len()),
                 health: settings.health.as_ref().map(check),
                 concurrency: route.adaptive_concurrency.as_ref().map(bounds),
             };
