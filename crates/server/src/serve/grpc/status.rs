@@ -1,8 +1,7 @@
 //! Status: how a call ended, for its trailers.
 
-use std::fmt::Write as _;
-
 use http::{HeaderMap, HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 /// The codes that this server sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,15 +52,8 @@ pub(super) fn ok_trailers() -> HeaderMap {
 
 /// Encodes everything but printable ASCII as `%XX`, and the percent sign too.
 fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if matches!(byte, b' '..=b'~') && byte != b'%' {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}"); // a string takes everything
-        }
-    }
-    encoded
+    const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
+    utf8_percent_encode(text, ENCODED).to_string()
 }
 
 #[cfg(test)]
