@@ -15,4 +15,5 @@ pub(crate) mod pulse;
 pub(crate) mod request_body;
 pub(crate) mod tls;
 pub(crate) mod watched;
+pub(crate) mod within;
 pub(crate) mod workers;

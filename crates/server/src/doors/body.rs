@@ -1,20 +1,17 @@
 //! Body: the bytes of a request, within bounds of size and time.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
-use tokio::time::timeout;
 
 use super::problem::{BROKEN_BODY, Problem, TOO_BUSY, TOO_LARGE, TOO_SLOW};
 use crate::byte_budget::{ByteBudget, MAX_BODY_BYTES};
 use crate::serve::request_body::RequestBody;
+use crate::serve::within::within;
 
 /// Maximum number of bytes of one check.
 pub(crate) const MAX_CHECK_BYTES: usize = 64 << 10;
@@ -36,12 +33,9 @@ pub(crate) async fn read(
     if announced.is_some_and(|length| length > max) {
         return Err(too_large(max));
     }
-    let mut whole = pin!(collect(body, max, budget));
-    // Nearly always all of it came with the head, and no timer is needed.
-    if let Poll::Ready(read) = poll_fn(|context| Poll::Ready(whole.as_mut().poll(context))).await {
-        return read;
-    }
-    timeout(READ_TIMEOUT, whole).await.unwrap_or_else(|_| {
+    // Nearly always all of it came with the head.
+    let whole = within(READ_TIMEOUT, collect(body, max, budget)).await;
+    whole.unwrap_or_else(|| {
         let detail = format!("the body must arrive within {} s", READ_TIMEOUT.as_secs());
         Err(Problem::new(TOO_SLOW, detail))
     })

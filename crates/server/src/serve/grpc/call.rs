@@ -16,6 +16,7 @@ use super::status::ok_trailers;
 use super::{Code, GrpcStatus, timeout};
 use crate::byte_budget::HeldBytes;
 use crate::serve::pulse::{InFlight, Pulse};
+use crate::serve::within::within;
 
 /// Content type of every call of gRPC.
 const CONTENT_TYPE: &str = "application/grpc";
@@ -66,7 +67,13 @@ impl GrpcCall {
             let message = self.messages.only().await?;
             serve(message).await
         };
-        match timeout::within(allowed, work).await {
+        let late = || {
+            GrpcStatus::new(
+                Code::DeadlineExceeded,
+                "the deadline of the call has passed",
+            )
+        };
+        match within(allowed, work).await.unwrap_or_else(|| Err(late())) {
             Ok(message) => {
                 self.reply(&message);
                 Code::Ok

@@ -1,13 +1,8 @@
 //! Timeout: how long a caller says it will wait.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use http::HeaderMap;
-
-use super::{Code, GrpcStatus};
 
 /// Header of gRPC itself.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
@@ -22,32 +17,6 @@ pub(super) fn stated(headers: &HeaderMap) -> Option<Duration> {
         .and_then(number)
         .map(Duration::from_millis);
     grpc.into_iter().chain(envoy).min()
-}
-
-/// Waits for `work` as long as is allowed. Work that needs no waiting costs no timer, and
-/// is not begun if the allowed time is zero.
-pub(super) async fn within<T>(
-    allowed: Duration,
-    work: impl Future<Output = Result<T, GrpcStatus>>,
-) -> Result<T, GrpcStatus> {
-    let late = || {
-        GrpcStatus::new(
-            Code::DeadlineExceeded,
-            "the deadline of the call has passed",
-        )
-    };
-    if allowed.is_zero() {
-        return Err(late());
-    }
-    let mut work = pin!(work);
-    let at_once = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
-    match at_once {
-        Poll::Ready(outcome) => outcome,
-        Poll::Pending => {
-            let outcome = tokio::time::timeout(allowed, work).await;
-            outcome.unwrap_or_else(|_| Err(late()))
-        }
-    }
 }
 
 /// Reads a time: `20m` is 20 ms, at most 8 digits and a unit.
