@@ -5,7 +5,7 @@
 //! ```
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -13,10 +13,11 @@ use ratekeeper_policy::UpstreamUrl;
 use ratekeeper_policy::config::Listeners;
 use ratekeeper_policy::{PortUse, Settings};
 use socket2::Socket;
-use strum::VariantNames;
 
+use crate::config::Doors;
 use crate::observe::event::Sink;
-use crate::{Config, Door, DoorAddress, Event, ListenAddress, StartError};
+use crate::serve::door_address::UNIX;
+use crate::{Config, Door, DoorAddress, Event, StartError};
 
 /// Default address of the proxy listener if there is an upstream, and else of the check API:
 /// requests come to this port.
@@ -29,34 +30,13 @@ const ADMIN: &str = "127.0.0.1:9090";
 /// The other doors are closed.
 const OFF: &str = "off";
 
-/// A value for each open door, by its discriminant.
-#[derive(Clone, Debug)]
-pub(crate) struct Doors<T>([Option<T>; Door::VARIANTS.len()]);
-
-impl<T> Doors<T> {
-    pub(crate) fn of(&self, door: Door) -> Option<&T> {
-        self.0[door as usize].as_ref()
-    }
-
-    pub(crate) fn take(&mut self, door: Door) -> Option<T> {
-        self.0[door as usize].take()
-    }
-
-    /// Returns the open doors.
-    fn open(&self) -> impl Iterator<Item = (Door, &T)> {
-        let all = [Door::Http, Door::Proxy, Door::Grpc, Door::Admin];
-        all.into_iter()
-            .filter_map(|door| Some((door, self.of(door)?)))
-    }
-}
-
 /// Returns the listeners that the policy does not decide.
 pub(crate) fn listeners(config: &Config) -> Listeners {
-    let opens = |own: &Option<ListenAddress>| Some(*own.as_ref()? != ListenAddress::Off);
+    let opens = |door| Some(*config.addresses.of(door)? != *OFF);
     Listeners {
-        http: opens(&config.http),
-        grpc: opens(&config.grpc).or(config.envoy_config.is_some().then_some(true)),
-        proxy: opens(&config.proxy),
+        http: opens(Door::Http),
+        grpc: opens(Door::Grpc).or(config.envoy_config.is_some().then_some(true)),
+        proxy: opens(Door::Proxy),
         forwards: !config.upstream.is_empty(),
     }
 }
@@ -67,24 +47,19 @@ impl Doors<DoorAddress> {
         let policy = &settings.listen;
         let files = config.envoy_config.is_some() || settings.envoy_files.config.is_some();
         let grpc = if files { GRPC_WITH_FILES } else { OFF };
-        let choose = |door, own: &Option<ListenAddress>, policy: &Option<String>, default| {
-            let policy = || policy.as_deref().map(ListenAddress::parse);
-            let listen = own.clone().or_else(policy);
-            listen
-                .unwrap_or_else(|| ListenAddress::parse(default))
-                .resolve(door)
+        let choose = |door, policy: Option<&String>, default| {
+            let written = config.addresses.of(door).or(policy);
+            resolve(door, written.map_or(default, String::as_str))
         };
         let forwards = policy.proxy.is_some() || !config.upstream.is_empty();
         let proxy = if forwards { USUAL } else { OFF };
-        let proxy_address = policy
-            .proxy
-            .as_ref()
-            .and_then(|proxy| proxy.address.clone());
-        let proxy = choose(Door::Proxy, &config.proxy, &proxy_address, proxy)?;
+        let address = policy.proxy.as_ref();
+        let address = address.and_then(|proxy| proxy.address.as_ref());
+        let proxy = choose(Door::Proxy, address, proxy)?;
         let http = if proxy.is_some() { OFF } else { USUAL };
-        let http = choose(Door::Http, &config.http, &policy.http, http)?;
-        let grpc = choose(Door::Grpc, &config.grpc, &policy.grpc, grpc)?;
-        let admin = choose(Door::Admin, &config.admin, &policy.admin, ADMIN)?;
+        let http = choose(Door::Http, policy.http.as_ref(), http)?;
+        let grpc = choose(Door::Grpc, policy.grpc.as_ref(), grpc)?;
+        let admin = choose(Door::Admin, policy.admin.as_ref(), ADMIN)?;
         if proxy.is_some() && !forwards {
             return Err(StartError::NoUpstream);
         }
@@ -149,6 +124,28 @@ impl Doors<DoorAddress> {
             }
         }
     }
+}
+
+/// Returns the address of a door, which is `HOST:PORT`, where port 0 takes a free one, or `unix:/PATH`;
+/// `None` if it is off.
+fn resolve(door: Door, text: &str) -> Result<Option<DoorAddress>, StartError> {
+    if text == OFF {
+        return Ok(None);
+    }
+    if let Some(path) = text.strip_prefix(UNIX) {
+        return Ok(Some(DoorAddress::Unix(path.into())));
+    }
+    let wrong = |reason: String| StartError::Address {
+        door,
+        text: text.to_owned(),
+        reason,
+    };
+    let mut addresses = text
+        .to_socket_addrs()
+        .map_err(|error| wrong(error.to_string()))?;
+    let first = addresses.next().map(DoorAddress::Tcp);
+    let first = first.ok_or_else(|| wrong("the name has no address".into()))?;
+    Ok(Some(first))
 }
 
 /// The socket of a door.
@@ -263,6 +260,24 @@ mod tests {
                 .push("http://127.0.0.1:3000".parse().unwrap());
             let doors = Doors::chosen(&config, &Settings::default()).unwrap();
             assert_eq!(doors.of(Door::Http).is_some(), http, "{listen}");
+        }
+    }
+
+    #[test]
+    fn addresses_resolve() {
+        let at = |text: &str| resolve(Door::Http, text);
+        assert_eq!(
+            at("[::1]:80").unwrap(),
+            Some(DoorAddress::Tcp(([0, 0, 0, 0, 0, 0, 0, 1], 80).into()))
+        );
+        let unix = DoorAddress::Unix("/run/a.sock".into());
+        assert_eq!(at("unix:/run/a.sock").unwrap(), Some(unix));
+        assert_eq!(at("off").unwrap(), None);
+        for text in ["8080", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:x"] {
+            assert!(
+                matches!(at(text), Err(StartError::Address { .. })),
+                "{text}"
+            );
         }
     }
 }

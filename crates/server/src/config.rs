@@ -1,6 +1,5 @@
 //! Config: how a service is started, and why it may refuse to.
 
-use std::net::ToSocketAddrs;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -10,14 +9,14 @@ use ratekeeper_policy::config::Diagnostic;
 use ratekeeper_policy::{
     AdminWrites, Policy, ProxySettings, Rule, Settings, UpstreamUrl, WallTime,
 };
-use strum::{Display, IntoStaticStr, VariantNames};
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use crate::observe::event::Sink;
-use crate::serve::door_address::{DoorAddress, UNIX};
+use crate::serve::door_address::DoorAddress;
 use crate::{Event, EventExport, LogWriter, StoreChoice};
 
 /// A listening address of the service.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Display, IntoStaticStr, VariantNames)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Display, EnumString, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "lowercase")]
 pub enum Door {
     /// The check API and forward-auth.
@@ -30,42 +29,24 @@ pub enum Door {
     Proxy,
 }
 
-/// Where a door listens.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ListenAddress {
-    /// At `HOST:PORT`, where port 0 takes a free one, or `unix:/PATH`.
-    At(String),
-    /// The door is closed.
-    Off,
-}
+/// A value for each open door, by its discriminant.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Doors<T>(pub(crate) [Option<T>; Door::VARIANTS.len()]);
 
-impl ListenAddress {
-    pub(crate) fn parse(text: &str) -> Self {
-        match text {
-            "off" => Self::Off,
-            address => Self::At(address.to_owned()),
-        }
+impl<T> Doors<T> {
+    pub(crate) fn of(&self, door: Door) -> Option<&T> {
+        self.0[door as usize].as_ref()
     }
 
-    pub(crate) fn resolve(&self, door: Door) -> Result<Option<DoorAddress>, StartError> {
-        let Self::At(text) = self else {
-            return Ok(None);
-        };
-        if let Some(path) = text.strip_prefix(UNIX) {
-            return Ok(Some(DoorAddress::Unix(path.into())));
-        }
-        let wrong = |reason: String| StartError::Address {
-            door,
-            text: text.clone(),
-            reason,
-        };
-        let mut addresses = text
-            .to_socket_addrs()
-            .map_err(|error| wrong(error.to_string()))?;
-        let first = addresses.next();
-        first
-            .map(|first| Some(DoorAddress::Tcp(first)))
-            .ok_or_else(|| wrong("the name has no address".into()))
+    pub(crate) fn take(&mut self, door: Door) -> Option<T> {
+        self.0[door as usize].take()
+    }
+
+    /// Returns the open doors.
+    pub(crate) fn open(&self) -> impl Iterator<Item = (Door, &T)> {
+        let all = [Door::Http, Door::Proxy, Door::Grpc, Door::Admin];
+        all.into_iter()
+            .filter_map(|door| Some((door, self.of(door)?)))
     }
 }
 
@@ -73,26 +54,15 @@ impl ListenAddress {
 pub type ExplainLimit = fn(&Policy, &Rule, WallTime) -> Vec<String>;
 
 /// How a service is started.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The policy file. `None`: no limits except those of `envoy_config`.
     pub policy: Option<PathBuf>,
     /// Configuration of Envoy's rate limit service, a file or a directory. `None`: as the
     /// policy says, else there is no such service.
     pub envoy_config: Option<PathBuf>,
-    /// Address of the check API. `None`: as the policy says, else `127.0.0.1:8080`, or off if there
-    /// is an upstream.
-    pub http: Option<ListenAddress>,
-    /// Address of the proxy door. `None`: as the policy says, else `127.0.0.1:8080` if there is an
-    /// upstream.
-    pub proxy: Option<ListenAddress>,
     /// Addresses of the upstream that requests are forwarded to. Empty: as the policy says.
     pub upstream: Vec<UpstreamUrl>,
-    /// Address of Envoy's rate limit service. `None`: as the policy says, else off, or
-    /// `127.0.0.1:8081` if it has configuration files.
-    pub grpc: Option<ListenAddress>,
-    /// Address of the admin door. `None`: as the policy says, else `127.0.0.1:9090`.
-    pub admin: Option<ListenAddress>,
     /// Where the counters are. `None`: as the policy says.
     pub store: Option<StoreChoice>,
     /// Maximum number of bytes that the store uses. `None`: as the policy says, else 256 MiB, or a
@@ -111,6 +81,8 @@ pub struct Config {
     pub shadow: bool,
     /// Handles signals: SIGTERM and SIGINT stop the service, SIGHUP reloads it.
     pub signals: bool,
+    /// Addresses of doors, in place of those of the policy.
+    pub(crate) addresses: Doors<String>,
     pub(crate) sockets: Vec<Arc<OwnedFd>>,
     pub(crate) sink: Sink,
     pub(crate) explain: Option<ExplainLimit>,
@@ -124,25 +96,8 @@ impl Config {
     pub fn new(policy: impl Into<PathBuf>) -> Self {
         Self {
             policy: Some(policy.into()),
-            envoy_config: None,
-            http: None,
-            proxy: None,
-            upstream: Vec::new(),
-            grpc: None,
-            admin: None,
-            store: None,
-            memory_budget: None,
-            admin_token: None,
-            admin_writes: None,
-            workers: None,
             watch: true,
-            shadow: false,
-            signals: false,
-            sockets: Vec::new(),
-            explain: None,
-            sink: Sink(Arc::new(|_| ())),
-            log: None,
-            events: None,
+            ..Self::default()
         }
     }
 
@@ -152,23 +107,21 @@ impl Config {
         parent.unwrap_or(Path::new(""))
     }
 
-    /// Overrides an address: `http=127.0.0.1:9000`, `admin=off`.
+    /// Overrides an address: `http=127.0.0.1:9000`, `proxy=unix:/PATH`, `admin=off`; port 0 takes a
+    /// free one. Other doors listen as the policy says; else the admin door at `127.0.0.1:9090`,
+    /// Envoy's rate limit service at `127.0.0.1:8081` if it has configuration files, and at
+    /// `127.0.0.1:8080` the proxy door if there is an upstream, and else the check API.
     ///
     /// # Errors
     /// [`StartError::Listen`] for another form or an unknown door.
     pub fn listen(mut self, text: &str) -> Result<Self, StartError> {
         let wrong = || StartError::Listen(text.to_owned());
         let (door, address) = text.split_once('=').ok_or_else(wrong)?;
+        let door: Door = door.parse().map_err(|_| wrong())?;
         if address.is_empty() {
             return Err(wrong());
         }
-        match door {
-            "http" => self.http = Some(ListenAddress::parse(address)),
-            "proxy" => self.proxy = Some(ListenAddress::parse(address)),
-            "grpc" => self.grpc = Some(ListenAddress::parse(address)),
-            "admin" => self.admin = Some(ListenAddress::parse(address)),
-            _ => return Err(wrong()),
-        }
+        self.addresses.0[door as usize] = Some(address.to_owned());
         Ok(self)
     }
 
@@ -374,29 +327,12 @@ mod tests {
             .unwrap()
             .listen("admin=off")
             .unwrap();
-        assert_eq!(config.http, Some(ListenAddress::At("127.0.0.1:0".into())));
-        assert_eq!(config.admin, Some(ListenAddress::Off));
+        let address = |door| config.addresses.of(door).map(String::as_str);
+        assert_eq!(address(Door::Http), Some("127.0.0.1:0"));
+        assert_eq!(address(Door::Admin), Some("off"));
         for text in ["", "http", "http=", "resp=127.0.0.1:1", "=off"] {
             assert!(
                 matches!(Config::new("p").listen(text), Err(StartError::Listen(_))),
-                "{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn addresses_resolve() {
-        let at = |text: &str| ListenAddress::parse(text).resolve(Door::Http);
-        assert_eq!(
-            at("[::1]:80").unwrap(),
-            Some(DoorAddress::Tcp(([0, 0, 0, 0, 0, 0, 0, 1], 80).into()))
-        );
-        let unix = DoorAddress::Unix("/run/a.sock".into());
-        assert_eq!(at("unix:/run/a.sock").unwrap(), Some(unix));
-        assert_eq!(at("off").unwrap(), None);
-        for text in ["8080", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:x"] {
-            assert!(
-                matches!(at(text), Err(StartError::Address { .. })),
                 "{text}"
             );
         }

@@ -72,7 +72,7 @@ mod state;
 mod store;
 
 pub use admin::ADMIN_ROUTES;
-pub use config::{Config, Door, ExplainLimit, ListenAddress, StartError};
+pub use config::{Config, Door, ExplainLimit, StartError};
 pub use doors::problem::{PROBLEMS, ProblemKind, explain_problem};
 pub use doors::routes::ListenerRoute;
 pub use doors::{HTTP_ROUTES, Right};

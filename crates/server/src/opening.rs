@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use crate::Door;
-use crate::addresses::{DoorListener, Doors, OpenedBy};
+use crate::addresses::{DoorListener, OpenedBy};
 use crate::background::start;
+use crate::config::Doors;
 use crate::context::ServiceContext;
 use crate::serve::accept_queue::AcceptSocket;
 use crate::serve::connections::Connections;

@@ -16,13 +16,13 @@ use ratekeeper_store::MemoryConfig;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 
-use crate::addresses::{DoorListener, Doors};
+use crate::addresses::DoorListener;
 use crate::admin::Streams;
 use crate::background::exports::Exports;
 use crate::background::memory::{self, StoreBudget};
 use crate::capacity::Capacity;
 use crate::clock::ServiceClock;
-use crate::config::proxy_settings;
+use crate::config::{Doors, proxy_settings};
 use crate::context::ServiceContext;
 use crate::doors::grpc::{self, GrpcDoor};
 use crate::doors::proxy::ProxyListener;

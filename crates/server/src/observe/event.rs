@@ -208,6 +208,13 @@ fn of_route(route: &str) -> String {
 #[debug("Sink")]
 pub(crate) struct Sink(pub(crate) Arc<dyn Fn(&Event) + Send + Sync>);
 
+impl Default for Sink {
+    /// Drops the events.
+    fn default() -> Self {
+        Self(Arc::new(|_| ()))
+    }
+}
+
 impl Sink {
     pub(crate) fn notice(&self, text: String) {
         self.emit(&Event::Notice(text));
