@@ -81,13 +81,20 @@ pub struct Config {
     pub shadow: bool,
     /// Handles signals: SIGTERM and SIGINT stop the service, SIGHUP reloads it.
     pub signals: bool,
+    /// Listening sockets that another process has opened, such as systemd, for the listeners with
+    /// their addresses. They stay open for the next process: connections wait in them between the
+    /// two.
+    pub sockets: Vec<Arc<OwnedFd>>,
+    /// Answers `GET /v1/explain?limit=NAME` with the lines of `explain` about a limit at a time.
+    /// `None`: there is no such path.
+    pub explain: Option<ExplainLimit>,
+    /// The log, whose dropped lines are shown in the metrics.
+    pub log: Option<LogWriter>,
+    /// The events that are sent to the receiver of `[otlp]`.
+    pub events: Option<EventExport>,
     /// Addresses of doors, in place of those of the policy.
     pub(crate) addresses: Doors<String>,
-    pub(crate) sockets: Vec<Arc<OwnedFd>>,
     pub(crate) sink: Sink,
-    pub(crate) explain: Option<ExplainLimit>,
-    pub(crate) log: Option<LogWriter>,
-    pub(crate) events: Option<EventExport>,
 }
 
 impl Config {
@@ -123,36 +130,6 @@ impl Config {
         }
         self.addresses.0[door as usize] = Some(address.to_owned());
         Ok(self)
-    }
-
-    /// Takes a listening socket that another process has opened, such as systemd, for the listener
-    /// with its address. It stays open for the next process: connections wait in it between the two.
-    #[must_use]
-    pub fn socket(mut self, socket: OwnedFd) -> Self {
-        self.sockets.push(Arc::new(socket));
-        self
-    }
-
-    /// Sends the events in `export` to the receiver of `[otlp]`.
-    #[must_use]
-    pub fn export(mut self, export: EventExport) -> Self {
-        self.events = Some(export);
-        self
-    }
-
-    /// Shows in the metrics how many lines `log` has dropped.
-    #[must_use]
-    pub fn log(mut self, log: LogWriter) -> Self {
-        self.log = Some(log);
-        self
-    }
-
-    /// Answers `GET /v1/explain?limit=NAME` with the lines of `explain` about a limit at a time.
-    /// Without it there is no such path.
-    #[must_use]
-    pub fn explain(mut self, explain: ExplainLimit) -> Self {
-        self.explain = Some(explain);
-        self
     }
 
     /// Sends events to `sink`, from the threads of the service.

@@ -8,6 +8,7 @@
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -108,7 +109,8 @@ impl RunArgs {
     }
 
     fn serve(&self, path: Option<PathBuf>, log: &LogWriter, export: EventExport) -> Result<Exit> {
-        let config = self.config(path, log)?.export(export);
+        let mut config = self.config(path, log)?;
+        config.events = Some(export);
         let service = Service::start(&config)?;
         tell_systemd(NotifyState::Ready);
         let is_for_people = !self.json && self.log_format == LogFormat::Text;
@@ -171,9 +173,7 @@ impl RunArgs {
         for listen in &self.listen {
             config = config.listen(listen)?;
         }
-        for socket in passed_sockets()? {
-            config = config.socket(socket);
-        }
+        config.sockets = passed_sockets()?.into_iter().map(Arc::new).collect();
         config.store = self.store.choice()?;
         config.memory_budget = self.memory;
         config.admin_token = std::env::var(TOKEN_VARIABLE).ok();
@@ -181,7 +181,8 @@ impl RunArgs {
         config.signals = true;
         let (json, log) = (self.json, self.log_format);
         let talk = writer.clone();
-        let config = config.log(writer.clone()).explain(super::explain::about);
+        config.log = Some(writer.clone());
+        config.explain = Some(super::explain::about);
         Ok(config.on_event(move |event| match event {
             Event::Listening { door, address } if json => print(
                 &json!({

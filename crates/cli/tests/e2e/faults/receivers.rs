@@ -50,8 +50,8 @@ pub(super) fn without_a_log() -> Scrapes {
     let log = LogWriter::new(full.expect("Linux has it")).expect("a thread");
     let lines = log.clone();
     let dir = tempfile::tempdir().expect("a directory of its own");
-    let service = InProcess::start_with(dir, POLICY, |config| {
-        let config = config.log(log);
+    let service = InProcess::start_with(dir, POLICY, |mut config| {
+        config.log = Some(log);
         config.on_event(move |event| {
             let _ = writeln!(lines.clone(), "{event}"); // a log writer takes everything
         })

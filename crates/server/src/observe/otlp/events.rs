@@ -35,7 +35,7 @@ const MAX_VALUE_BYTES: usize = 4 << 10;
 /// Takes the events of this process, for `[otlp]` of the policy.
 ///
 /// [`layer`](Self::layer) goes into the subscriber of the program, and a clone into
-/// [`Config::export`](crate::Config::export). Until a service with `[otlp]` starts at most 2,048
+/// [`Config::events`](crate::Config::events). Until a service with `[otlp]` starts at most 2,048
 /// events wait; if it has no `[otlp]` they are dropped.
 ///
 /// # Examples
@@ -44,7 +44,8 @@ const MAX_VALUE_BYTES: usize = 4 << 10;
 ///
 /// let export = ratekeeper_server::EventExport::new();
 /// let subscriber = tracing_subscriber::registry().with(export.layer());
-/// let config = ratekeeper_server::Config::new("ratekeeper.toml").export(export);
+/// let mut config = ratekeeper_server::Config::new("ratekeeper.toml");
+/// config.events = Some(export);
 /// # drop((subscriber, config));
 /// ```
 #[derive(Clone, Debug)]
