@@ -1,6 +1,6 @@
 //! Attempt: one try to send a request, and whether it may be sent again.
 
-use http::{Method, Request};
+use http::Request;
 
 use crate::address::ConnectionOrigin;
 use crate::error::{ForwardError, UpstreamFailure};
@@ -57,16 +57,4 @@ pub(crate) fn unprocessed(error: &hyper::Error) -> Option<SendError> {
         return Some(SendError::GoAway);
     }
     (error.reason() == Some(h2::Reason::REFUSED_STREAM)).then_some(SendError::Refused)
-}
-
-/// Returns true for methods that may be repeated (RFC 9110, section 9.2.2).
-pub(crate) fn is_idempotent(method: &Method) -> bool {
-    const REPEATABLE: [Method; 5] = [
-        Method::GET,
-        Method::HEAD,
-        Method::OPTIONS,
-        Method::PUT,
-        Method::DELETE,
-    ];
-    REPEATABLE.contains(method)
 }

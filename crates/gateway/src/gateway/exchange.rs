@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{ForwardRequest, Forwarded, Gateway};
 use crate::absence::AddressFailure;
 use crate::address::{ConnectionLease, ConnectionOrigin};
-use crate::attempt::{SendError, UpstreamRequest, is_idempotent, unprocessed};
+use crate::attempt::{SendError, UpstreamRequest, unprocessed};
 use crate::connection::{Sender, Wanted};
 use crate::counts::Passage;
 use crate::download::DownloadBody;
@@ -44,7 +44,7 @@ impl Gateway {
     ) -> Result<Response<Incoming>, ForwardError> {
         let request = &mut asked.request;
         let has_no_copy = upload.is_some() || hop.upgrade.is_some();
-        let is_repeatable = !has_no_copy && is_idempotent(request.method());
+        let is_repeatable = !has_no_copy && request.method().is_idempotent();
         self.retries.deposit(self.time_of(now));
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let (mut failed, mut origin) = (0, ConnectionOrigin::Idle);
