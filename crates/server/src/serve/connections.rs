@@ -14,9 +14,10 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
@@ -97,7 +98,7 @@ impl Connections {
 
     /// Returns the connections that are open.
     pub(crate) fn open(&self) -> Vec<Weak<Pulse>> {
-        let table = self.lock();
+        let table = self.table.lock();
         table.peers.values().flatten().map(Arc::downgrade).collect()
     }
 
@@ -113,7 +114,7 @@ impl Connections {
         let peer = peer(from);
         let pulse = Arc::new(Pulse::default());
         {
-            let mut table = self.lock();
+            let mut table = self.table.lock();
             if table.taken >= self.most as usize && !self.make_room(&mut table, peer) {
                 self.counts.refused.add(1);
                 return None;
@@ -146,10 +147,6 @@ impl Connections {
         self.counts.closed.add(1);
         true
     }
-
-    fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Returns when these connections have ended.
@@ -163,7 +160,7 @@ pub(crate) async fn all_ended(connections: &[Weak<Pulse>]) {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.connections.lock().remove(self.peer, &self.pulse);
+        self.connections.table.lock().remove(self.peer, &self.pulse);
         self.connections.counts.open.subtract(1);
     }
 }
@@ -252,7 +249,7 @@ mod tests {
         }
 
         fn holds(&self, from: &str) -> usize {
-            let table = self.connections.lock();
+            let table = self.connections.table.lock();
             table
                 .peers
                 .get(&peer(from.parse().unwrap()))
