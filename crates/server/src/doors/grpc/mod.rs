@@ -98,24 +98,14 @@ impl grpc::ServeCalls for ConnectionContext {
 
     async fn serve(self: Arc<Self>, call: GrpcCall) {
         let shared = &*self.shared;
-        let code = match call.path() {
+        let readiness = &shared.readiness;
+        match call.path() {
             "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" => {
                 let serve = |message| envoy::should_rate_limit(shared, message);
-                call.unary(serve).await
+                if call.unary(serve).await != Code::Ok {
+                    shared.count_request(Protocol::Rls, RequestResult::Error);
+                }
             }
-            _ => return self.serve_tools(call).await,
-        };
-        if code != Code::Ok {
-            shared.count_request(Protocol::Rls, RequestResult::Error);
-        }
-    }
-}
-
-impl ConnectionContext {
-    /// Serves the calls that tools make about the service.
-    async fn serve_tools(&self, call: GrpcCall) {
-        let readiness = &self.shared.readiness;
-        match call.path() {
             "/grpc.health.v1.Health/Check" => health::check(readiness, call).await,
             "/grpc.health.v1.Health/List" => health::list(readiness, call).await,
             "/grpc.health.v1.Health/Watch" => {
