@@ -4,15 +4,15 @@
 //! guessed or forged, and works once, at any node that shares the store.
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use ratekeeper::{DecisionId, Report, Reported};
 use ratekeeper_policy::Policy;
 
 use super::CallResult;
 use super::check::store_down;
+use super::json;
 use super::problem::{NOT_OPEN, Problem, UNKNOWN_LIMIT, WRONG_VALUE, near_spelling, shown};
 use super::request::{self, ReportBody};
-use super::{Reply, json};
 use crate::context::ServiceContext;
 use crate::observe::metrics::ReportResult;
 
@@ -29,21 +29,14 @@ pub(super) async fn report(shared: &ServiceContext, body: Bytes) -> CallResult {
         Err(_) => ReportResult::Error,
     });
     match reported.map_err(store_down(shared))? {
-        Reported::Corrected => Ok(done("corrected")),
-        Reported::Repeated => Ok(done("repeated")),
+        Reported::Corrected => Ok(json(StatusCode::OK, r#"{"done":"corrected"}"#)),
+        Reported::Repeated => Ok(json(StatusCode::OK, r#"{"done":"repeated"}"#)),
         Reported::NotOpen => {
             let detail = "its time for a report is over (`report_within` of the limit), or these \
                 counters have no record of it; its charges stay";
             Err(Problem::new(NOT_OPEN, detail))
         }
     }
-}
-
-fn done(word: &str) -> Response<Reply> {
-    json(
-        StatusCode::OK,
-        format!("{{\"done\":\"{word}\"}}").into_bytes(),
-    )
 }
 
 /// Returns the result that the body states.
