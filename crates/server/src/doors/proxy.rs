@@ -52,7 +52,7 @@ use crate::capacity::Capacity;
 use crate::clock::ServiceClock;
 use crate::context::ServiceContext;
 use crate::observe::denial_log::{LoggedRequest, REQUEST_ID};
-use crate::observe::metrics::{Protocol, RequestResult};
+use crate::observe::metrics::Protocol;
 use crate::serve::connection_state::HeadBounds;
 use crate::serve::listener::{Caller, Reply};
 use crate::serve::pulse::InFlight;
@@ -302,21 +302,6 @@ impl ProxyDoor {
             line.refused(&answer, self.shared.key_reveal(how));
         }
         Err(Box::new(self.refusal(&answer, parts, id)))
-    }
-
-    /// Asks the limit of preflights, likewise.
-    async fn admit_preflight(
-        &self,
-        caller: Caller<'_>,
-        parts: &Parts,
-        id: &HeaderValue,
-    ) -> Result<Admitted, Box<Response<ProxyBody>>> {
-        if let Some(refusal) = self.refused_preflight(caller, parts, id).await {
-            return Err(Box::new(refusal));
-        }
-        self.shared
-            .count_request(Protocol::Proxy, RequestResult::Allowed);
-        Ok((None, None))
     }
 
     fn client(&self, caller: Caller<'_>, headers: &HeaderMap) -> GatewayClient {

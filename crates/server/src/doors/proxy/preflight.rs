@@ -17,7 +17,7 @@ use ratekeeper_store::MemoryConfig;
 use smallvec::SmallVec;
 
 use super::body::ProxyBody;
-use super::{ProxyDoor, refusal};
+use super::{Admitted, ProxyDoor, refusal};
 use crate::doors::problem::{Problem, TOO_MANY_PREFLIGHTS};
 use crate::observe::metrics::{Protocol, RequestResult};
 use crate::serve::listener::Caller;
@@ -44,14 +44,14 @@ impl ProxyDoor {
             && refusal::is_listed(&self.settings.cors, parts.headers.get(header::ORIGIN))
     }
 
-    /// Returns the refusal of a preflight, if a ban of the request that follows it stands, or its
-    /// address has sent too many.
-    pub(super) async fn refused_preflight(
+    /// Asks the limit of preflights. One is refused too if a ban of the request that follows it
+    /// stands. A refusal is an error.
+    pub(super) async fn admit_preflight(
         &self,
         caller: Caller<'_>,
         parts: &Parts,
         id: &HeaderValue,
-    ) -> Option<Response<ProxyBody>> {
+    ) -> Result<Admitted, Box<Response<ProxyBody>>> {
         let keeper = &self.shared.keeper;
         let (peer, policy) = (caller.address.ip().to_canonical(), keeper.policy());
         let fields = parts.headers.iter();
@@ -78,13 +78,17 @@ impl ProxyDoor {
             self.refusal(&answer, parts, id)
         } else {
             let key = tower::address_key(address, policy.client_ip.ipv6_prefix);
-            self.preflights.check(key).err()?;
+            if self.preflights.check(key).is_ok() {
+                self.shared
+                    .count_request(Protocol::Proxy, RequestResult::Allowed);
+                return Ok((None, None));
+            }
             let detail = "the address sends more preflights than `preflight_limit` allows";
             let problem = Problem::new(TOO_MANY_PREFLIGHTS, detail);
             self.problem(problem, &parts.headers, id.clone())
         };
         self.shared
             .count_request(Protocol::Proxy, RequestResult::Denied);
-        Some(refusal)
+        Err(Box::new(refusal))
     }
 }
