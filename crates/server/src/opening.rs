@@ -15,9 +15,6 @@ use crate::serve::connections::Connections;
 use crate::serve::listener::{Accepting, ServeConnection, Spans, StopSignals};
 use crate::serve::workers::Workers;
 
-/// A door that accepts connections.
-pub(crate) struct Opened(Option<JoinHandle<()>>);
-
 /// A door that is about to accept connections.
 pub(crate) struct Opening {
     pub(crate) shared: Arc<ServiceContext>,
@@ -35,15 +32,16 @@ impl Opening {
         }
     }
 
-    /// Accepts connections, if the door has a listener.
+    /// Accepts connections, if the door has a listener; the task ends when no further one is
+    /// accepted.
     pub(crate) fn start<D: ServeConnection>(
         self,
         doors: &mut Doors<DoorListener>,
         serve: Option<D>,
         workers: &Arc<Workers>,
         stop: &StopSignals,
-    ) -> Opened {
-        let accepting = doors
+    ) -> Option<JoinHandle<()>> {
+        doors
             .take(self.door)
             .zip(serve)
             .and_then(|(listener, serve)| {
@@ -69,16 +67,6 @@ impl Opening {
                         accepting.run(failed).await;
                     }
                 }))
-            });
-        Opened(accepting)
-    }
-}
-
-impl Opened {
-    /// Returns when no further connection is accepted.
-    pub(crate) async fn closed(self) {
-        if let Some(accepting) = self.0 {
-            let _ = accepting.await; // an error: it ended by a panic, logged already
-        }
+            })
     }
 }

@@ -89,9 +89,9 @@ impl ServiceRun {
                 () = &mut grace => {}
             }
             leave.send_replace(true);
-            http.closed().await;
-            proxy.closed().await;
-            grpc.closed().await;
+            for accepting in [http, proxy, grpc].into_iter().flatten() {
+                let _ = accepting.await; // an error: it ended by a panic, logged already
+            }
             let since = callers.open_since(&before);
             tokio::select! {
                 () = all_ended(&since) => {}
@@ -110,7 +110,9 @@ impl ServiceRun {
         shared.end_alerts();
         exports.end(&mut self.stopped).await;
         let drained = async {
-            admin.closed().await;
+            if let Some(accepting) = admin {
+                let _ = accepting.await; // likewise
+            }
             operators.ended().await;
         };
         let _ = timeout(patience, drained).await;
