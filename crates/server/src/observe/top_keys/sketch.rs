@@ -22,6 +22,7 @@
 
 use std::sync::Arc;
 
+use derive_more::Add;
 use serde::Serialize;
 
 use super::distinct::DistinctKeys;
@@ -48,20 +49,10 @@ impl HashedKey<'_> {
 }
 
 /// A count that is too high by `error` at most, and never too low.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Add, Serialize)]
 pub(crate) struct Estimate {
     pub(crate) count: u64,
     pub(crate) error: u64,
-}
-
-impl std::ops::Add for Estimate {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self {
-            count: self.count + other.count,
-            error: self.error + other.error,
-        }
-    }
 }
 
 /// The counters of a part of the keys.
