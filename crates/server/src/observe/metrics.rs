@@ -36,13 +36,13 @@ pub(crate) use scrape::StateLevels;
 pub(crate) use tally::{KeyCounts, Tally};
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use ratekeeper::{Answer, Keeper, Outcome};
 use ratekeeper_core::{LimitId, Nanos, Verdict};
-use ratekeeper_policy::{Geo, Policy, Rule, envoy};
+use ratekeeper_policy::{Policy, Rule, envoy};
 use ratekeeper_store::AnyStore;
 use strum::{EnumCount, VariantNames};
 
@@ -76,19 +76,11 @@ pub(crate) struct Metrics {
     reports_expected: Counter,
     /// Grants of credits, by [`GrantResult`].
     grants: [Counter; GrantResult::VARIANTS.len()],
-    config: ArcSwapOption<ConfigInfo>,
+    /// Seconds since 1970 at which the policy was put in force.
+    applied_at: AtomicU64,
     /// Nanoseconds that the clock of the shared store is ahead, once they are known.
     pub(crate) clock_offset: Mutex<Option<i64>>,
     pub(crate) process: Arc<process::Process>,
-}
-
-#[derive(Debug)]
-struct ConfigInfo {
-    sha: Arc<str>,
-    version: u32,
-    applied_at_seconds: u64,
-    /// Fields of `[geo]`, and the seconds since 1970 at which their databases were made.
-    databases: Vec<(&'static str, u64)>,
 }
 
 /// The parts of the service that have metrics; they are read at a scrape.
@@ -159,7 +151,7 @@ pub(crate) enum GrantResult {
 
 impl Metrics {
     /// Makes rows for the limits of `policy`; counts of limits that stay are kept.
-    pub(crate) fn install(&self, policy: &Policy, now_seconds: u64) {
+    pub(crate) fn install(&self, policy: &Policy, unix_seconds: u64) {
         let rows = by_limit::renewed(&self.rows.load(), &policy.rules, |rule, known| {
             let new = LimitRow::new(rule, policy);
             Some(match known.cloned() {
@@ -168,14 +160,7 @@ impl Metrics {
             })
         });
         self.rows.store(Arc::new(rows));
-        let databases = policy.geo.iter().flat_map(Geo::files);
-        let databases = databases.map(|file| (file.field, file.built_unix_seconds));
-        self.config.store(Some(Arc::new(ConfigInfo {
-            sha: Arc::clone(&policy.sha),
-            version: policy.version,
-            applied_at_seconds: now_seconds,
-            databases: databases.collect(),
-        })));
+        self.applied_at.store(unix_seconds, Ordering::Relaxed);
     }
 
     /// Returns the number of decisions of a limit since the start, by effect.

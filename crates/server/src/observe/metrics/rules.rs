@@ -84,14 +84,6 @@ impl RuleTable {
         numbered
     }
 
-    /// Returns the SHA-256 of the files in force, if there are any.
-    pub(super) fn sha(&self) -> Option<Arc<str>> {
-        let numbered = self.numbered.load();
-        numbered
-            .as_ref()
-            .map(|known| Arc::clone(known.config.sha()))
-    }
-
     /// Counts the hits of a call.
     pub(super) fn record(&self, answer: &EnvoyAnswer<'_>, config: &Arc<EnvoyConfig>) {
         let known = self.numbered.load_full();

@@ -1,5 +1,6 @@
 //! Scrape: all metrics at one moment, in the order of the table.
 
+use ratekeeper_policy::{Geo, Policy};
 use ratekeeper_store::AnyStore;
 use strum::VariantNames;
 
@@ -43,7 +44,7 @@ impl MetricSources<'_> {
             shared_store::encode(shared, *metrics.clock_offset.lock(), out);
         }
         metrics.process.encode(out);
-        metrics.encode_config(out);
+        self.encode_config(&policy, out);
         list
     }
 
@@ -68,6 +69,23 @@ impl MetricSources<'_> {
         let hits = metrics.rules.snapshot();
         let hits = hits.iter().map(|(rule, counts)| (&**rule, *counts));
         table::RLS_HITS.rows(out, &KINDS, hits);
+    }
+
+    fn encode_config(&self, policy: &Policy, out: &mut MetricList) {
+        let metrics = &self.observers.metrics;
+        let version = policy.version.to_string();
+        table::CONFIG_INFO.each(out, [([&*policy.sha, &*version], 1)]);
+        if let Some(envoy) = self.keeper.envoy() {
+            table::ENVOY_CONFIG_INFO.each(out, [([&**envoy.sha()], 1)]);
+        }
+        table::CONFIG_LAST_SUCCESS.write(out, metrics.applied_at_seconds());
+        let databases = policy.geo.iter().flat_map(Geo::files);
+        let built = databases.map(|file| ([file.field], file.built_unix_seconds));
+        table::GEO_DATABASE_BUILT.each(out, built);
+        let results = ["applied", "rejected"];
+        table::CONFIG_RELOAD.counters(out, &results, &metrics.reloads);
+        table::CONFIG_REJECTED.write(out, u64::from(metrics.is_rejected()));
+        table::BUILD_INFO.each(out, [([env!("CARGO_PKG_VERSION")], 1)]);
     }
 
     /// Writes the memory of the counters, and their snapshots.
@@ -98,26 +116,5 @@ impl Metrics {
                 series.durations(&[protocol, path], &durations.snapshot(&BUCKETS));
             }
         }
-    }
-
-    fn encode_config(&self, out: &mut MetricList) {
-        let config = self.config.load();
-        if let Some(config) = &*config {
-            let version = config.version.to_string();
-            table::CONFIG_INFO.each(out, [([&*config.sha, &*version], 1)]);
-        }
-        if let Some(sha) = self.rules.sha() {
-            table::ENVOY_CONFIG_INFO.each(out, [([&*sha], 1)]);
-        }
-        if let Some(config) = &*config {
-            table::CONFIG_LAST_SUCCESS.write(out, config.applied_at_seconds);
-            let built = config.databases.iter();
-            let built = built.map(|(field, seconds)| ([&**field], *seconds));
-            table::GEO_DATABASE_BUILT.each(out, built);
-        }
-        let results = ["applied", "rejected"];
-        table::CONFIG_RELOAD.counters(out, &results, &self.reloads);
-        table::CONFIG_REJECTED.write(out, u64::from(self.is_rejected()));
-        table::BUILD_INFO.each(out, [([env!("CARGO_PKG_VERSION")], 1)]);
     }
 }

@@ -1,5 +1,7 @@
 //! Tally: the counts of a limit, or of the whole service, that the history records.
 
+use std::sync::atomic::Ordering;
+
 use ratekeeper_core::LimitId;
 use strum::VariantNames;
 
@@ -104,9 +106,6 @@ impl Metrics {
 
     /// Returns when the policy was put in force, in seconds since 1970.
     pub(crate) fn applied_at_seconds(&self) -> u64 {
-        let config = self.config.load();
-        config
-            .as_ref()
-            .map_or(0, |config| config.applied_at_seconds)
+        self.applied_at.load(Ordering::Relaxed)
     }
 }
