@@ -151,6 +151,26 @@ pub struct Charge<'a> {
     pub mode: Mode,
 }
 
+impl<'a> Charge<'a> {
+    /// A charge that must be allowed for the request to pass.
+    #[inline]
+    pub const fn enforced(limit: &'a Limit, key: Key<'a>, cost: Permits) -> Self {
+        Self {
+            limit,
+            key,
+            cost,
+            mode: Mode::Enforce,
+        }
+    }
+
+    /// The same charge of another cost.
+    #[inline]
+    #[must_use]
+    pub const fn at_cost(self, cost: Permits) -> Self {
+        Self { cost, ..self }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,6 +20,30 @@ pub struct Decision {
     pub more_after: Nanos,
 }
 
+impl Decision {
+    /// A decision of a limit to which time gives nothing back: it is unused, or not refilled.
+    #[inline]
+    pub const fn without_times(verdict: Verdict, remaining: Permits) -> Self {
+        Self {
+            verdict,
+            remaining,
+            reset_after: Nanos::ZERO,
+            more_after: Nanos::ZERO,
+        }
+    }
+
+    /// The denial of every cost for this time.
+    #[inline]
+    pub const fn deny_all(retry_after: Nanos) -> Self {
+        Self {
+            verdict: Verdict::Deny { retry_after },
+            remaining: Permits::ZERO,
+            reset_after: retry_after,
+            more_after: retry_after,
+        }
+    }
+}
+
 /// The outcome of a request: pass, wait or denial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use ratekeeper_core::{
     AlgorithmSet, AnyAlgorithm, Charge, Decision, Error, Gcra, Key, Limit, LimitId, LimitKeys,
-    LimitScope, Mode, Outage, Permits, Quota, Time,
+    LimitScope, Outage, Permits, Quota, Time,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
@@ -380,12 +380,7 @@ impl<C: Clock> KeyedLimiter<Gcra, C> {
 
 #[inline]
 fn charge_of<'a>(limit: &'a Limit, key: &'a [u8], cost: Permits) -> Charge<'a> {
-    Charge {
-        limit,
-        key: Key::from_bytes(key),
-        cost,
-        mode: Mode::Enforce,
-    }
+    Charge::enforced(limit, Key::from_bytes(key), cost)
 }
 
 impl<A, C> fmt::Debug for KeyedLimiter<A, C> {

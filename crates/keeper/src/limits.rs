@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Decision, Error, Gcra, Limit, LimitKeys, LimitScope, Mode, Outage,
-    Permits, Quota,
+    AnyAlgorithm, Charge, Decision, Error, Gcra, Limit, LimitKeys, LimitScope, Outage, Permits,
+    Quota,
 };
 use ratekeeper_store::{Lock, MemoryConfig, MemoryStore, Settled, Store, StoreError};
 use smallvec::SmallVec;
@@ -327,9 +327,6 @@ impl<S, C> Limits<S, C> {
 type ChargeList<'a> = SmallVec<[Charge<'a>; 4]>;
 /// The charges of a request, copied.
 type ChargedList = SmallVec<[Charged; 4]>;
-
-/// Every charge enforces its limit.
-const MODE: Mode = Mode::Enforce;
 
 impl<S, C> Clone for Limits<S, C> {
     fn clone(&self) -> Self {

@@ -69,7 +69,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ratekeeper_core::{
-    Algorithm, AlgorithmSet, AnyAlgorithm, Charge, Decision, Key, Lend, Limit, Mode, Permits, Time,
+    Algorithm, AlgorithmSet, AnyAlgorithm, Charge, Decision, Key, Lend, Limit, Permits, Time,
 };
 
 use crate::given_back::Marks;
@@ -261,12 +261,7 @@ impl MemoryStore {
 
     /// Returns the state of one key; `None` if it owes nothing.
     pub fn key(&self, limit: &Limit, key: Key<'_>, now: Time) -> Option<Decision> {
-        let charge = Charge {
-            limit,
-            key,
-            cost: Permits::ZERO,
-            mode: Mode::Enforce,
-        };
+        let charge = Charge::enforced(limit, key, Permits::ZERO);
         self.with(&charge, now, |shard, limit, ask| {
             shard.known(limit, now)?.standing(ask)
         })

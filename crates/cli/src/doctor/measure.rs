@@ -9,8 +9,8 @@
 
 use ratekeeper::{Clock, SystemClock};
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Gcra, Key, KeyBuilder, Limit, LimitId, LimitKeys, LimitScope, Mode,
-    Nanos, Outage, Permits, Time, Window,
+    AnyAlgorithm, Charge, Gcra, Key, KeyBuilder, Limit, LimitId, LimitKeys, LimitScope, Nanos,
+    Outage, Permits, Time, Window,
 };
 use ratekeeper_store::{RedisStore, Store, StoreError};
 
@@ -244,12 +244,7 @@ fn limits() -> [Limit; 3] {
 }
 
 fn charge<'a>(limit: &'a Limit, key: &'a [u8], cost: u64) -> Charge<'a> {
-    Charge {
-        limit,
-        key: Key::from_bytes(key),
-        cost: Permits::new(cost),
-        mode: Mode::Enforce,
-    }
+    Charge::enforced(limit, Key::from_bytes(key), Permits::new(cost))
 }
 
 fn keys() -> Vec<Vec<u8>> {

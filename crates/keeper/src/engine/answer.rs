@@ -266,12 +266,7 @@ impl Answer {
                 limit: &rule.limit,
                 variant: None,
                 numbers,
-                decision: Decision {
-                    verdict: Verdict::DenyForever,
-                    remaining: Permits::ZERO,
-                    reset_after: Nanos::ZERO,
-                    more_after: Nanos::ZERO,
-                },
+                decision: Decision::without_times(Verdict::DenyForever, Permits::ZERO),
                 key: Key::ALL,
                 cost: Permits::ZERO,
                 key_missing: numbers.is_none(),

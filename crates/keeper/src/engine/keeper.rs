@@ -267,7 +267,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             if charge.limit.algorithm.charges_even_if_refused(lend) {
                 charge
             } else {
-                at_no_cost(charge)
+                charge.at_cost(Permits::ZERO)
             }
         });
         let counted: ChargeList<'_> = counted.collect();
@@ -306,12 +306,6 @@ pub(crate) fn list<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'
 
 /// Returns the same charges at no cost, so that they are judged and change nothing.
 fn free<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {
-    charges.iter(policy).map(at_no_cost).collect()
-}
-
-fn at_no_cost(charge: Charge<'_>) -> Charge<'_> {
-    Charge {
-        cost: Permits::ZERO,
-        ..charge
-    }
+    let free = |charge: Charge<'a>| charge.at_cost(Permits::ZERO);
+    charges.iter(policy).map(free).collect()
 }

@@ -185,11 +185,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         };
         let mut key = Vec::new();
         id.put_record_key(&mut key);
-        let closing = Charge {
-            cost: Correction::REPORTED,
-            mode: Mode::Enforce,
-            ..record(&limit, &key)
-        };
+        let closing = Charge::enforced(&limit, Key::from_bytes(&key), Correction::REPORTED);
         let decisions = self.store().decide(&[closing], now).await?;
         let Some(closed) = decisions.each.first() else {
             return Ok(Reported::NotOpen);
@@ -316,12 +312,7 @@ fn settled_by<'a>(
         Corrected::Reset => ActualCost::Reset,
     };
     Some(Settled {
-        charge: Charge {
-            limit,
-            key: made.key(),
-            cost: made.cost,
-            mode: Mode::Enforce,
-        },
+        charge: Charge::enforced(limit, made.key(), made.cost),
         used,
         origin: origin.paid_after(made.paid_after),
     })

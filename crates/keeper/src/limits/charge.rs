@@ -6,7 +6,7 @@ use ratekeeper_core::{Charge, Decision, Key, KeyBuilder, KeySink, Limit, Permits
 use ratekeeper_store::{ActualCost, ChargeOrigin, MemoryStore, Settled};
 use smallvec::SmallVec;
 
-use super::{MODE, NamedLimit};
+use super::NamedLimit;
 use crate::limiter::desk::permits;
 use crate::{LimitKey, SystemClock};
 
@@ -154,12 +154,7 @@ impl Charged {
     }
 
     pub(super) fn charge(&self) -> Charge<'_> {
-        Charge {
-            limit: self.limit(),
-            key: self.key.as_key(),
-            cost: self.cost,
-            mode: MODE,
-        }
+        Charge::enforced(self.limit(), self.key.as_key(), self.cost)
     }
 
     /// Returns the correction of the charge to a cost of `used`; `None` if it was not made.

@@ -81,12 +81,7 @@ impl ShownLimit {
             look: look.clone(),
             promise: None,
         };
-        let fresh = Decision {
-            verdict: Verdict::Allow,
-            remaining: shown.limited.quota(),
-            reset_after: Nanos::ZERO,
-            more_after: Nanos::ZERO,
-        };
+        let fresh = Decision::without_times(Verdict::Allow, shown.limited.quota());
         let (mut value, mut promise) = (FieldText::new(), None);
         let report = shown.report(fresh, Permits::ZERO);
         put_promise(&[report], look.headers, &mut value, &mut |_, value| {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use ratekeeper_core::{Call, Charge, GrantId, Granted, Key, Mode, Permits, Quota};
+use ratekeeper_core::{Call, Charge, GrantId, Granted, Key, Permits, Quota};
 use ratekeeper_policy::{KeyPart, Rule};
 use ratekeeper_store::{Store, StoreError};
 use serde::Deserialize;
@@ -54,12 +54,7 @@ pub(super) async fn grant(shared: &ServiceContext, body: &Bytes) -> CallResult {
     }
     let bytes = key_of(&policy, rule, &values(rule, &body.key)?)?;
     let key = Key::from_bytes(&bytes);
-    let charge = Charge {
-        limit: &rule.limit,
-        key,
-        cost: permits,
-        mode: Mode::Enforce,
-    };
+    let charge = Charge::enforced(&rule.limit, key, permits);
     let store = shared.keeper.store();
     let answers = store.grant(&[charge], GrantId::of(&body.id), now).await;
     let answers = answers.inspect_err(|_| shared.observers.metrics.grant(GrantResult::Error));

@@ -1,6 +1,6 @@
 //! Keys: the balances of one key, or of those with the least remaining; the reset of one key.
 
-use ratekeeper_core::{Charge, Decision, Key, Limit, Mode, Nanos, Permits, Time, Verdict};
+use ratekeeper_core::{Charge, Decision, Key, Limit, Nanos, Permits, Time, Verdict};
 use ratekeeper_policy::{KeyBytes, Policy, RevealKeys, Rule, Variant};
 use ratekeeper_store::{Store, StoreError};
 use serde_json::{Value, json};
@@ -81,12 +81,7 @@ pub(super) async fn key(shared: &ServiceContext, name: &str, query: &str) -> Cal
     let by_hand = by_hand::of_key(shared, rule, key);
     // A key that is set by hand may have charged nothing.
     let unused = by_hand.map(|_| {
-        let decision = Decision {
-            verdict: Verdict::Allow,
-            remaining: rule.quota,
-            reset_after: Nanos::ZERO,
-            more_after: Nanos::ZERO,
-        };
+        let decision = Decision::without_times(Verdict::Allow, rule.quota);
         (rule.quota, decision)
     });
     let (quota, decision) = found.or(unused).ok_or_else(|| {
@@ -158,12 +153,7 @@ pub(super) async fn shared_key(
 
 /// Returns a charge of no permits, for calls that take none.
 pub(super) fn free_charge<'a>(limit: &'a Limit, key: Key<'a>) -> Charge<'a> {
-    Charge {
-        limit,
-        key,
-        cost: Permits::ZERO,
-        mode: Mode::Enforce,
-    }
+    Charge::enforced(limit, key, Permits::ZERO)
 }
 
 /// Returns the limits of a rule, its own and those of variants, with their quotas.

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use ratekeeper_core::{Charge, Key, LeaseId, Limit, Mode, Nanos, Permits, Receipt};
+use ratekeeper_core::{Charge, Key, LeaseId, Limit, Nanos, Permits, Receipt};
 
 /// One item of a request.
 pub trait ActItem<'a>: Copy + Debug + Send + Sync + 'a {
@@ -45,12 +45,7 @@ pub struct Hold<'a> {
 
 impl<'a> ActItem<'a> for Hold<'a> {
     fn charge(self) -> Charge<'a> {
-        Charge {
-            limit: self.limit,
-            key: self.key,
-            cost: Permits::ZERO,
-            mode: Mode::Enforce,
-        }
+        Charge::enforced(self.limit, self.key, Permits::ZERO)
     }
 
     fn lease(self) -> Option<LeaseId> {
@@ -124,10 +119,7 @@ impl<'a> ActItem<'a> for Settled<'a> {
             ActualCost::Permits(used) => taken.max(used) - taken.min(used),
             ActualCost::Reset => Permits::ZERO,
         };
-        Charge {
-            cost,
-            ..self.charge
-        }
+        self.charge.at_cost(cost)
     }
 
     fn correction(self) -> ChargeCorrection {

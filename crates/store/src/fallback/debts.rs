@@ -2,9 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Charge, Key, Limit, Mode, Nanos, Permits, Time,
-};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Charge, Key, Limit, Nanos, Permits, Time};
 
 use super::{FallbackInner, Remote, add};
 use crate::{GiveBack, KeyEntry, StoreError};
@@ -71,12 +69,8 @@ impl<S: Remote> FallbackInner<S> {
             return Ok(()); // its usage is not shown
         }
         let used = limit.algorithm.capacity() - entry.decision.remaining;
-        let charge = |cost| Charge {
-            limit,
-            key: Key::from_bytes(&entry.key),
-            cost: Permits::new(cost),
-            mode: Mode::Enforce,
-        };
+        let key = Key::from_bytes(&entry.key);
+        let charge = |cost| Charge::enforced(limit, key, Permits::new(cost));
         let sharers = u64::from(self.sharers(limit).get());
         // Rounded up: a part of a permit counts as a permit.
         let debt = charge(used.get().div_ceil(sharers));
@@ -102,10 +96,7 @@ impl<S: Remote> FallbackInner<S> {
         const TRIES: usize = 3;
         if charge.limit.algorithm.counts_strikes() {
             // A debit that does not fit is not the client's fault, and must not be a strike.
-            let free = Charge {
-                cost: Permits::ZERO,
-                ..charge
-            };
+            let free = charge.at_cost(Permits::ZERO);
             let stands = self.main.look(&[free], now).await?;
             let left = stands.each.first().map(|decision| decision.remaining);
             charge.cost = left.unwrap_or_default().min(charge.cost);

@@ -14,6 +14,9 @@ use crate::{Decide, Decisions, Look, StoreError};
 /// `retry_after` of a refusal where nothing better is known: about when the store is asked next.
 const RETRY: Nanos = Nanos::from_secs(1);
 
+/// The decision of a limit that refuses everything meanwhile.
+const REFUSAL: Decision = Decision::deny_all(RETRY);
+
 impl<S: Remote> FallbackInner<S> {
     /// Returns the number of processes that share a limit.
     pub(super) fn sharers(&self, limit: &Limit) -> NonZeroU32 {
@@ -29,10 +32,7 @@ impl<S: Remote> FallbackInner<S> {
         if matches!(charge.mode, Mode::Once | Mode::Headroom) {
             return *charge;
         }
-        Charge {
-            cost: self.scaled_cost(charge.limit, charge.cost),
-            ..*charge
-        }
+        charge.at_cost(self.scaled_cost(charge.limit, charge.cost))
     }
 
     pub(super) fn scaled_cost(&self, limit: &Limit, cost: Permits) -> Permits {
@@ -44,10 +44,7 @@ impl<S: Remote> FallbackInner<S> {
         if share.limit.outage != Outage::Local {
             return false;
         }
-        let free = Charge {
-            cost: Permits::ZERO,
-            ..*share
-        };
+        let free = share.at_cost(Permits::ZERO);
         let stands = self.local.settle_now(Look, &[free], now);
         let whole = share.limit.algorithm.capacity();
         let left = stands.each.first().map_or(whole, |each| each.remaining);
@@ -118,16 +115,13 @@ impl<S: Remote> FallbackInner<S> {
         let mut decided = local.each.into_iter();
         let each = each().map(|(charge, outage)| match outage {
             Outage::Local => {
-                let share = decided.next().unwrap_or_else(refusal);
+                let share = decided.next().unwrap_or(REFUSAL);
                 self.unscaled(charge, share)
             }
-            Outage::Allow => Decision {
-                verdict: Verdict::Allow,
-                remaining: charge.limit.algorithm.capacity(),
-                reset_after: Nanos::ZERO,
-                more_after: Nanos::ZERO,
-            },
-            Outage::Deny | Outage::Error => refusal(),
+            Outage::Allow => {
+                Decision::without_times(Verdict::Allow, charge.limit.algorithm.capacity())
+            }
+            Outage::Deny | Outage::Error => REFUSAL,
         });
         Ok(Decisions {
             mark: None,
@@ -149,13 +143,4 @@ fn outages(charges: &[Charge<'_>]) -> SmallVec<[Outage; 4]> {
         of_chain
     });
     each.collect()
-}
-
-fn refusal() -> Decision {
-    Decision {
-        verdict: Verdict::Deny { retry_after: RETRY },
-        remaining: Permits::ZERO,
-        reset_after: RETRY,
-        more_after: RETRY,
-    }
 }

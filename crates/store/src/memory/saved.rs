@@ -23,9 +23,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
-use ratekeeper_core::{
-    Charge, Key, Limit, Listed, Mode, Nanos, Permits, Time, UnixMicros, Verdict,
-};
+use ratekeeper_core::{Charge, Key, Limit, Listed, Nanos, Permits, Time, UnixMicros, Verdict};
 
 use super::MemoryStore;
 use super::flat::HashSpan;
@@ -306,12 +304,7 @@ impl MemoryStore {
                 state: &bytes,
             };
             if kind == KEY {
-                let charge = Charge {
-                    limit,
-                    key: Key::from_bytes(&key),
-                    cost: Permits::ZERO,
-                    mode: Mode::Enforce,
-                };
+                let charge = Charge::enforced(limit, Key::from_bytes(&key), Permits::ZERO);
                 self.with(&charge, now, |shard, limit, ask| {
                     shard.restore(limit, ask, &saved);
                 });

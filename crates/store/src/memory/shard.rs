@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Decision, Gcra, GrantId, LeaseId, Limit, LimitId, Nanos, Permits,
-    Tat, Time, Verdict,
+    Tat, Time,
 };
 use smallvec::SmallVec;
 
@@ -424,12 +424,5 @@ impl Shard {
 
 /// Returns the denial of a request that finds no room.
 pub(super) fn no_room() -> Decision {
-    Decision {
-        verdict: Verdict::Deny {
-            retry_after: NO_ROOM_RETRY,
-        },
-        remaining: Permits::ZERO,
-        reset_after: NO_ROOM_RETRY,
-        more_after: NO_ROOM_RETRY,
-    }
+    Decision::deny_all(NO_ROOM_RETRY)
 }

@@ -11,7 +11,7 @@ use std::future::{Future, pending};
 use std::panic::resume_unwind;
 
 use ratekeeper_core::{
-    Algorithm as _, Charge, Decision, LeaseId, Lend, Mode, Nanos, Outage, Permits, Time, Verdict,
+    Algorithm as _, Charge, Decision, LeaseId, Lend, Mode, Nanos, Outage, Time, Verdict,
 };
 use ratekeeper_store::{Decisions, Store, StoreError};
 use tokio::runtime::Handle;
@@ -70,23 +70,12 @@ impl Admitted {
 
 /// Returns the decisions of limits for a store that cannot answer.
 fn without_store(charges: &[Charge<'_>]) -> Decisions {
-    let refusal = Decision {
-        verdict: Verdict::Deny { retry_after: RETRY },
-        remaining: Permits::ZERO,
-        reset_after: RETRY,
-        more_after: RETRY,
-    };
     let passes = |charge: &Charge<'_>| charge.limit.outage == Outage::Allow;
     let each = charges.iter().map(|charge| {
         if passes(charge) {
-            Decision {
-                verdict: Verdict::Allow,
-                remaining: charge.limit.algorithm.capacity(),
-                reset_after: Nanos::ZERO,
-                more_after: Nanos::ZERO,
-            }
+            Decision::without_times(Verdict::Allow, charge.limit.algorithm.capacity())
         } else {
-            refusal
+            Decision::deny_all(RETRY)
         }
     });
     let mut enforced = charges.iter().filter(|it| it.mode == Mode::Enforce);

@@ -82,13 +82,8 @@ impl<P: Places> Counted<P> {
     }
 
     fn decision(&self, verdict: Verdict) -> Decision {
-        let most = self.places.most().get();
-        Decision {
-            verdict,
-            remaining: Permits::new(most.saturating_sub(self.places.at_work())),
-            reset_after: Nanos::ZERO,
-            more_after: Nanos::ZERO,
-        }
+        let free = self.places.most() - Permits::new(self.places.at_work());
+        Decision::without_times(verdict, free)
     }
 
     fn passes(&self, hold: Option<RequestHold>) -> Ruling {
