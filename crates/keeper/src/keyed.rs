@@ -356,7 +356,9 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
 
     #[cold]
     fn behind_the_line(&self, key: &[u8], cost: Permits) -> Decision {
-        behind_the_line(&self.desk(key), self.clock.now(), cost)
+        let (desk, now) = (self.desk(key), self.clock.now());
+        let look = |cost| desk.with(cost, |charge| self.store.look_one(charge, now));
+        behind_the_line(&desk, look, now, cost)
     }
 }
 

@@ -48,7 +48,7 @@ use ratekeeper_store::{GivenBack, Lock, Marks};
 
 use crate::latest::Latest;
 use crate::{Clock, SystemClock};
-use desk::{Waitable as _, behind_the_line, never, permits};
+use desk::{behind_the_line, never, permits};
 pub use grant::Grant;
 pub(crate) use grant::GrantOrigin;
 use line::WaitLine;
@@ -271,7 +271,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     #[inline(never)]
     fn check_slowly(&self, now: Time, cost: Permits) -> Decision {
         if self.line.length() > 0 {
-            return behind_the_line(&self, now, cost);
+            return self.behind_the_line(now, cost);
         }
         self.let_others_pass();
         self.charge(|limit, state| limit.decide(state, now, cost))
@@ -382,7 +382,18 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// Returns the decision for a request that waited in vain, or may not wait; nothing is charged.
     #[cfg(feature = "tower")]
     pub(crate) fn refusal(&self, cost: Permits) -> Decision {
-        behind_the_line(&self, self.clock.now(), cost)
+        self.behind_the_line(self.clock.now(), cost)
+    }
+
+    /// Returns the decision for a caller that does not wait while others do.
+    fn behind_the_line(&self, now: Time, cost: Permits) -> Decision {
+        behind_the_line(&self, |cost| self.look(now, cost), now, cost)
+    }
+
+    /// Returns the decision about a charge; nothing is charged.
+    fn look(&self, now: Time, cost: Permits) -> Decision {
+        self.place
+            .read(|state| self.with(|algorithm| algorithm.look(state, now, cost)))
     }
 }
 

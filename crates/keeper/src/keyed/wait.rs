@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Charge, Decision, LeaseId, Nanos, Permits, Time, Verdict,
+    Algorithm as _, AnyAlgorithm, Charge, LeaseId, Nanos, Permits, Time, Verdict,
 };
 
 use super::lent::lend;
@@ -245,14 +245,14 @@ pub(super) struct OneKey<'a, A, C> {
 }
 
 impl<A, C> OneKey<'_, A, C> {
-    fn with<T>(&self, cost: Permits, act: impl FnOnce(&Charge<'_>) -> T) -> T {
+    pub(super) fn with<T>(&self, cost: Permits, act: impl FnOnce(&Charge<'_>) -> T) -> T {
         let key = &self.standing.key;
         let limit = &self.limiter.limit;
         limit.with(|limit| act(&charge_of(limit, key, cost)))
     }
 }
 
-impl<A, C: Clock> Lends for OneKey<'_, A, C> {
+impl<A, C> Lends for OneKey<'_, A, C> {
     fn lend(&self, now: Time, cost: Permits, lease: LeaseId) -> Verdict {
         self.with(cost, |charge| {
             lend(&self.limiter.store, charge, lease, now).verdict
@@ -260,11 +260,7 @@ impl<A, C: Clock> Lends for OneKey<'_, A, C> {
     }
 }
 
-impl<A, C: Clock> Waitable for OneKey<'_, A, C> {
-    fn now(&self) -> Time {
-        self.limiter.clock.now()
-    }
-
+impl<A, C> Waitable for OneKey<'_, A, C> {
     fn line(&self) -> &WaitLine {
         &self.standing.line
     }
@@ -279,10 +275,6 @@ impl<A, C: Clock> Waitable for OneKey<'_, A, C> {
     fn capacity(&self) -> Permits {
         let limit = &self.limiter.limit;
         limit.with(|limit| limit.algorithm.capacity())
-    }
-
-    fn look(&self, now: Time, cost: Permits) -> Decision {
-        self.with(cost, |charge| self.limiter.store.look_one(charge, now))
     }
 
     fn comes_back(&self) -> bool {

@@ -14,15 +14,12 @@ use crate::Clock;
 /// Retry time of requests that are refused because others wait, if nothing better is known.
 const LINE_RETRY: Nanos = Nanos::from_millis(1);
 
-/// A limit, its clock, and the line before it.
+/// A limit, and the line before it.
 pub(crate) trait Waitable {
-    fn now(&self) -> Time;
     fn line(&self) -> &WaitLine;
     /// Returns the maximum number of waiters, if no more may join the `waiting` present ones.
     fn most_if_full(&self, waiting: usize) -> Option<usize>;
     fn capacity(&self) -> Permits;
-    /// Returns the decision about a charge; nothing is charged.
-    fn look(&self, now: Time, cost: Permits) -> Decision;
     /// Returns true if permits come back when work is done, at unknown moments.
     fn comes_back(&self) -> bool;
     /// See [`Algorithm::at_least`](ratekeeper_core::Algorithm::at_least).
@@ -45,10 +42,6 @@ pub(crate) struct Lending<D> {
 }
 
 impl<D: Lends> Waitable for Lending<D> {
-    fn now(&self) -> Time {
-        self.desk.now()
-    }
-
     fn line(&self) -> &WaitLine {
         self.desk.line()
     }
@@ -59,10 +52,6 @@ impl<D: Lends> Waitable for Lending<D> {
 
     fn capacity(&self) -> Permits {
         self.desk.capacity()
-    }
-
-    fn look(&self, now: Time, cost: Permits) -> Decision {
-        self.desk.look(now, cost)
     }
 
     fn comes_back(&self) -> bool {
@@ -93,10 +82,16 @@ pub(crate) fn never(state: Decision) -> Decision {
     }
 }
 
-/// Returns the decision for callers that do not wait while others do.
+/// Returns the decision for callers that do not wait while others do; `look` returns the one about
+/// a cost if no other caller waited.
 #[cold]
-pub(crate) fn behind_the_line(desk: &impl Waitable, now: Time, cost: Permits) -> Decision {
-    let decision = desk.look(now, cost);
+pub(crate) fn behind_the_line(
+    desk: &impl Waitable,
+    look: impl Fn(Permits) -> Decision,
+    now: Time,
+    cost: Permits,
+) -> Decision {
+    let decision = look(cost);
     if cost == Permits::ZERO || decision.verdict == Verdict::DenyForever {
         return decision;
     }
@@ -106,16 +101,12 @@ pub(crate) fn behind_the_line(desk: &impl Waitable, now: Time, cost: Permits) ->
     Decision {
         verdict: Verdict::Deny { retry_after },
         remaining: Permits::ZERO,
-        reset_after: desk.look(now, Permits::ZERO).reset_after,
+        reset_after: look(Permits::ZERO).reset_after,
         more_after: retry_after,
     }
 }
 
 impl<A: LimiterAlgorithm, C: Clock> Waitable for &Limiter<A, C> {
-    fn now(&self) -> Time {
-        self.clock.now()
-    }
-
     fn line(&self) -> &WaitLine {
         &self.line
     }
@@ -126,11 +117,6 @@ impl<A: LimiterAlgorithm, C: Clock> Waitable for &Limiter<A, C> {
 
     fn capacity(&self) -> Permits {
         self.with(A::capacity)
-    }
-
-    fn look(&self, now: Time, cost: Permits) -> Decision {
-        self.place
-            .read(|state| self.with(|algorithm| algorithm.look(state, now, cost)))
     }
 
     fn comes_back(&self) -> bool {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Concurrency, ConcurrencyState, Decision, LeaseId, Permits, Time, Verdict};
 
-use super::desk::{Lending, Lends, behind_the_line, never, permits};
+use super::desk::{Lending, Lends, never, permits};
 use super::reservation::unique;
 use super::turn::Until;
 use super::wait::{block, wait};
@@ -107,7 +107,7 @@ impl<C: Clock + 'static> Limiter<Concurrency, C> {
         let (now, lease) = (self.clock.now(), new_name());
         let decision = match permits(cost) {
             None => never(self.peek()),
-            Some(cost) if self.line.length() > 0 => behind_the_line(&&**self, now, cost),
+            Some(cost) if self.line.length() > 0 => self.behind_the_line(now, cost),
             Some(cost) => self.lend_to(now, cost, lease),
         };
         if let Some(refused) = decision.verdict.refused() {

@@ -15,7 +15,7 @@ use ratekeeper_core::{
     AnyAlgorithm, Call, Decision, Permits, Receipt, Refund, Reserve, Time, Unsupported,
 };
 
-use super::desk::{Waitable as _, behind_the_line, never, permits};
+use super::desk::{never, permits};
 use super::{Limiter, LimiterAlgorithm, StateCell};
 use crate::Clock;
 
@@ -125,7 +125,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
         let (era, before) = (self.era.current(), self.marks.last());
         let (decision, state) = match permits(cost) {
             None => (never(self.look(made, Permits::ZERO)), None),
-            Some(cost) if self.line.length() > 0 => (behind_the_line(&self, made, cost), None),
+            Some(cost) if self.line.length() > 0 => (self.behind_the_line(made, cost), None),
             Some(cost) => {
                 let (decision, state) = self.charge(|limit, state| {
                     let decision = reserve(limit, state, made, cost);

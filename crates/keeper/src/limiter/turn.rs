@@ -80,8 +80,7 @@ impl<D: Waitable> Turn<D> {
         }
     }
 
-    pub(crate) fn step(&mut self, waker: &Waker) -> TurnStep {
-        let now = self.desk.now();
+    pub(crate) fn step(&mut self, now: Time, waker: &Waker) -> TurnStep {
         match (self.start, self.number) {
             (Some(start), Some(number)) => self.advance(now, start, number, waker),
             _ => self.ask(now, waker),

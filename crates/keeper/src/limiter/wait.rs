@@ -335,13 +335,13 @@ fn block_in_turn(
     until: Until,
 ) -> Result<Option<Duration>, WaitError> {
     let mut turn = turn_of(desk, cost, until)?;
-    let mut step = turn.step(Waker::noop());
+    let mut step = turn.step(clock.now(), Waker::noop());
     if !matches!(step, TurnStep::Wait(_)) {
         return answer(step);
     }
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     loop {
-        step = turn.step(&waker); // anew, now that it can be woken
+        step = turn.step(clock.now(), &waker); // anew, now that it can be woken
         match step {
             TurnStep::Wait(longest) => clock.park(longest),
             step => return answer(step),
@@ -372,7 +372,7 @@ async fn wait_in_turn(
     let mut timer = pin!(None);
     let step = poll_fn(|context| {
         loop {
-            let longest = match turn.step(context.waker()) {
+            let longest = match turn.step(clock.now(), context.waker()) {
                 TurnStep::Wait(longest) => longest,
                 step => return Poll::Ready(step),
             };

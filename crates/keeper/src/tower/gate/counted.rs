@@ -18,6 +18,7 @@ use ratekeeper_core::{Decision, Nanos, Permits, Time, Verdict};
 
 use super::Ruling;
 use super::sealed::{Ask, Asked};
+use crate::Timer;
 use crate::limiter::desk::Waitable;
 use crate::limiter::line::WaitLine;
 use crate::limiter::turn::Until;
@@ -27,7 +28,6 @@ use crate::tower::described::Described;
 use crate::tower::head::RequestHead;
 use crate::tower::hold::{OnReturn, RequestHold};
 use crate::tower::shown::Limited;
-use crate::{Clock as _, Timer};
 
 /// Retry time of a refused client, fixed because the end of a request cannot be predicted.
 const RETRY: Nanos = Nanos::SECOND;
@@ -172,10 +172,6 @@ struct PlaceTurn<'a, P> {
 }
 
 impl<P: Places> Waitable for &PlaceTurn<'_, P> {
-    fn now(&self) -> Time {
-        self.gate.places.clock().now()
-    }
-
     fn line(&self) -> &WaitLine {
         self.gate.places.line()
     }
@@ -186,10 +182,6 @@ impl<P: Places> Waitable for &PlaceTurn<'_, P> {
 
     fn capacity(&self) -> Permits {
         self.gate.places.most()
-    }
-
-    fn look(&self, _: Time, _: Permits) -> Decision {
-        self.gate.decision(Verdict::Allow)
     }
 
     fn comes_back(&self) -> bool {
