@@ -82,19 +82,6 @@ impl ChargeSpan {
 }
 
 impl Answer {
-    #[inline]
-    pub(crate) fn new(
-        policy: Arc<Policy>,
-        charges: Charges,
-        decisions: Decisions,
-        decided_at: Time,
-    ) -> Self {
-        let mut answer = Self::unasked(policy, decided_at);
-        answer.charges = charges;
-        answer.set(decisions);
-        answer
-    }
-
     /// Returns the answer to a request whose charges are not known yet. It is large, so charges and
     /// decisions are put into it where it is.
     #[inline]

@@ -9,12 +9,12 @@
 use std::ops::Range;
 
 use ratekeeper_core::{LeaseId, Lend, Mode, Permits, Verdict};
-use ratekeeper_policy::{Charges, Facts};
+use ratekeeper_policy::Facts;
 use ratekeeper_store::{Store, StoreError};
 use smallvec::SmallVec;
 
 use super::answer::{Answer, ChargeSpan};
-use super::keeper::{ChargeList, Keeper, list, refused_at_once};
+use super::keeper::{ChargeList, Keeper};
 use crate::{Clock, Outcome};
 
 /// One item of a call.
@@ -161,40 +161,35 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         asked: &[Asked<'_>],
         nonce: impl FnOnce() -> Option<LeaseId>,
     ) -> Result<Answers, StoreError> {
-        let now = self.clock().now();
-        let (policy, wall) = (self.policy(), self.wall(now));
-        let mut charges = Charges::default();
+        let mut answer = self.unasked();
+        let now = answer.decided_at();
+        let (charges, wall) = (&mut answer.charges, self.wall(now));
         let mut ends: SmallVec<[ChargeSpan; 4]> = SmallVec::with_capacity(asked.len());
         for one in asked {
-            let before = ChargeSpan::of(&charges);
-            policy.add_charges(&one.facts, wall, &mut charges);
+            let before = ChargeSpan::of(charges);
+            answer.policy.add_charges(&one.facts, wall, charges);
             if one.act == Act::GiveBack {
-                before.drop_refusals_since(&mut charges);
+                before.drop_refusals_since(charges);
             }
-            ends.push(ChargeSpan::of(&charges));
+            ends.push(ChargeSpan::of(charges));
         }
-        self.number_replaced(&mut charges);
-        let refused = refused_at_once(&charges);
+        self.number_replaced(charges);
         let mut decisions = {
-            let mut all = list(&charges, &policy);
+            let mut all = answer.list();
             let back = take_back(asked, &ends, &mut all);
             if !back.is_empty() {
                 self.store().refund(&back, now).await?;
             }
-            if refused {
-                self.refused_unasked(&all, Lend::Unnamed, now).await?
-            } else {
-                self.store().decide(&all, now).await?
-            }
+            self.decide(&all, &answer, Lend::Unnamed).await?
         };
         for given in given_back(asked, &ends) {
-            let entries = charges.entries.get_mut(given.clone()).into_iter();
+            let entries = answer.charges.entries.get_mut(given.clone()).into_iter();
             entries.flatten().for_each(|it| it.cost = Permits::ZERO);
             for decision in decisions.each.get_mut(given).into_iter().flatten() {
                 decision.verdict = Verdict::Allow;
             }
         }
-        let mut answer = Answer::new(policy, charges, decisions, now);
+        answer.set(decisions);
         if asked.iter().all(Asked::charges) {
             self.await_report(&mut answer, nonce).await;
         }

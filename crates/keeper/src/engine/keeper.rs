@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicU64;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use ratekeeper_core::{Charge, Lend, Mode, Nanos, Permits, Time};
-use ratekeeper_policy::{Charges, Entry, Facts, Policy, WallTime, envoy};
+use ratekeeper_policy::{Entry, Facts, Policy, WallTime, envoy};
 use ratekeeper_store::{Decisions, Lock, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
@@ -123,28 +123,49 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         facts: &Facts<'_>,
         scope: Scope<'_>,
     ) -> Result<(), StoreError> {
-        let now = answer.decided_at();
         self.put_charges(facts, scope, answer);
-        let decisions = self.decide(&answer.policy, &answer.charges, now).await?;
+        let decisions = self.decide_unlent(answer).await?;
         answer.set(decisions);
         Ok(())
     }
 
+    /// Decides the charges of an answer; nothing is lent.
     #[inline]
-    async fn decide(
-        &self,
-        policy: &Policy,
-        charges: &Charges,
-        now: Time,
-    ) -> Result<Decisions, StoreError> {
-        let list = list(charges, policy);
-        if refused_at_once(charges) {
-            self.refused_unasked(&list, Lend::Nothing, now).await
-        } else if list.iter().any(lends) {
-            self.store.acquire(&list, Lend::Nothing, now).await
+    async fn decide_unlent(&self, answer: &Answer) -> Result<Decisions, StoreError> {
+        let list = answer.list();
+        let lend = if list.iter().any(lends) {
+            Lend::Nothing
         } else {
-            self.store.decide(&list, now).await
+            Lend::Unnamed
+        };
+        self.decide(&list, answer, lend).await
+    }
+
+    /// Decides `list`, the charges of an answer. Those of a request that is refused in any case,
+    /// because a key part is missing or the caller has set a limit to zero, are charged only under
+    /// limits that count denials.
+    #[inline]
+    pub(crate) async fn decide(
+        &self,
+        list: &[Charge<'_>],
+        answer: &Answer,
+        lend: Lend,
+    ) -> Result<Decisions, StoreError> {
+        let now = answer.decided_at();
+        if !answer.is_refused_unasked() {
+            return self.store.acquire(list, lend, now).await;
         }
+        let counted = list.iter().map(|charge| {
+            if charge.limit.algorithm.charges_even_if_refused(lend) {
+                *charge
+            } else {
+                charge.at_cost(Permits::ZERO)
+            }
+        });
+        let counted: ChargeList<'_> = counted.collect();
+        let mut decisions = self.store.acquire(&counted, lend, now).await?;
+        decisions.admitted = false;
+        Ok(decisions)
     }
 
     /// Returns the answer that [`check`](Self::check) would return; charges nothing, and shows the
@@ -153,13 +174,16 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// # Errors
     /// When the store cannot answer.
     pub async fn peek(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
-        let now = self.clock.now();
-        let (policy, charges) = self.charges(facts, scope, now);
-        let refused = refused_at_once(&charges);
-        let shown = if refused { free } else { list };
-        let mut decisions = self.store.look(&shown(&charges, &policy), now).await?;
+        let mut answer = self.asked(facts, scope);
+        let refused = answer.is_refused_unasked();
+        let shown = if refused { Answer::free } else { Answer::list };
+        let mut decisions = self
+            .store
+            .look(&shown(&answer), answer.decided_at())
+            .await?;
         decisions.admitted &= !refused;
-        Ok(Answer::new(policy, charges, decisions, now))
+        answer.set(decisions);
+        Ok(answer)
     }
 
     /// Gives back the charges of [`check`](Self::check), but no lent permits; the answer shows the
@@ -171,18 +195,16 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// When the store cannot answer, and [`StoreError::Unsupported`] if one of the limits cannot
     /// take permits back: then nothing is given back.
     pub async fn refund(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
-        let now = self.clock.now();
-        let (policy, charges) = self.charges(facts, scope, now);
-        let mut rates = list(&charges, &policy);
+        let answer = self.asked(facts, scope);
+        let mut rates = answer.list();
         let mut before = None;
         rates.retain(|charge| {
             let is_refunded = is_refunded(charge.mode, before.replace(charge.mode));
             is_refunded && !lends(charge)
         });
-        self.store.refund(&rates, now).await?;
+        self.store.refund(&rates, answer.decided_at()).await?;
         drop(rates);
-        let decisions = self.store.look(&free(&charges, &policy), now).await?;
-        Ok(Answer::new(policy, charges, decisions, now))
+        self.shown(answer).await
     }
 
     /// Resets the states of a request's limits and keys; the answer shows them fresh.
@@ -190,11 +212,18 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// # Errors
     /// When the store cannot answer.
     pub async fn reset(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Result<Answer, StoreError> {
-        let now = self.clock.now();
-        let (policy, charges) = self.charges(facts, scope, now);
-        self.store.reset(&list(&charges, &policy), now).await?;
-        let decisions = self.store.look(&free(&charges, &policy), now).await?;
-        Ok(Answer::new(policy, charges, decisions, now))
+        let answer = self.asked(facts, scope);
+        let now = answer.decided_at();
+        self.store.reset(&answer.list(), now).await?;
+        self.shown(answer).await
+    }
+
+    /// Completes an answer by the present state of its limits.
+    async fn shown(&self, mut answer: Answer) -> Result<Answer, StoreError> {
+        let now = answer.decided_at();
+        let decisions = self.store.look(&answer.free(), now).await?;
+        answer.set(decisions);
+        Ok(answer)
     }
 
     /// Returns the current policy.
@@ -230,16 +259,11 @@ impl<S: Store, C: Clock> Keeper<S, C> {
             .is_some()
     }
 
-    #[inline]
-    pub(crate) fn charges(
-        &self,
-        facts: &Facts<'_>,
-        scope: Scope<'_>,
-        now: Time,
-    ) -> (Arc<Policy>, Charges) {
-        let mut answer = Answer::unasked(self.policy(), now);
+    /// Returns the answer to a request of now with its charges, which are not decided yet.
+    pub(crate) fn asked(&self, facts: &Facts<'_>, scope: Scope<'_>) -> Answer {
+        let mut answer = self.unasked();
         self.put_charges(facts, scope, &mut answer);
-        (answer.policy, answer.charges)
+        answer
     }
 
     /// Finds the charges of a request.
@@ -254,27 +278,6 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         }
         self.number_replaced(charges);
     }
-
-    /// Decides a request that is refused in any case, because a key part is missing or the caller
-    /// has set a limit to zero. It is charged only under limits that count denials.
-    pub(crate) async fn refused_unasked(
-        &self,
-        charges: &[Charge<'_>],
-        lend: Lend,
-        now: Time,
-    ) -> Result<Decisions, StoreError> {
-        let counted = charges.iter().copied().map(|charge| {
-            if charge.limit.algorithm.charges_even_if_refused(lend) {
-                charge
-            } else {
-                charge.at_cost(Permits::ZERO)
-            }
-        });
-        let counted: ChargeList<'_> = counted.collect();
-        let mut decisions = self.store.acquire(&counted, lend, now).await?;
-        decisions.admitted = false;
-        Ok(decisions)
-    }
 }
 
 impl<C: Clock> Keeper<MemoryStore, C> {
@@ -284,28 +287,30 @@ impl<C: Clock> Keeper<MemoryStore, C> {
         // Awaited here, so that no future carries the charges and the answer.
         let mut answer = self.unasked();
         self.put_charges(facts, scope, &mut answer);
-        let decided = self.decide(&answer.policy, &answer.charges, answer.decided_at());
-        let decisions = at_once(decided);
+        let decisions = at_once(self.decide_unlent(&answer));
         answer.set(decisions.unwrap_or_else(|_| unreachable!("the memory store always answers")));
         answer
     }
 }
 
-/// Returns true if an enforced limit refuses without a decision of the store, because a part of its
-/// key is missing, the caller has set the limit to zero, or an operator has banned the key.
-pub(crate) fn refused_at_once(charges: &Charges) -> bool {
-    let mut uncharged = charges.uncharged.iter();
-    let is_banned = |entry: &Entry| entry.banned.is_some() && entry.mode == Mode::Enforce;
-    uncharged.any(|uncharged| uncharged.reason.mode() == Some(Mode::Enforce))
-        || charges.entries.iter().any(is_banned)
-}
+/// The charges of an answer, for the store.
+impl Answer {
+    pub(crate) fn list(&self) -> ChargeList<'_> {
+        self.charges.iter(&self.policy).collect()
+    }
 
-pub(crate) fn list<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {
-    charges.iter(policy).collect()
-}
+    /// Returns the same charges at no cost, so that they are judged and change nothing.
+    fn free(&self) -> ChargeList<'_> {
+        let charges = self.charges.iter(&self.policy);
+        charges.map(|it| it.at_cost(Permits::ZERO)).collect()
+    }
 
-/// Returns the same charges at no cost, so that they are judged and change nothing.
-fn free<'a>(charges: &'a Charges, policy: &'a Policy) -> ChargeList<'a> {
-    let free = |charge: Charge<'a>| charge.at_cost(Permits::ZERO);
-    charges.iter(policy).map(free).collect()
+    /// Returns true if an enforced limit refuses without a decision of the store, because a part of
+    /// its key is missing, the caller has set the limit to zero, or an operator has banned the key.
+    pub(crate) fn is_refused_unasked(&self) -> bool {
+        let mut uncharged = self.charges.uncharged.iter();
+        let is_banned = |entry: &Entry| entry.banned.is_some() && entry.mode == Mode::Enforce;
+        uncharged.any(|uncharged| uncharged.reason.mode() == Some(Mode::Enforce))
+            || self.charges.entries.iter().any(is_banned)
+    }
 }

@@ -13,7 +13,6 @@ use ratekeeper_policy::{Facts, Policy};
 use ratekeeper_store::{Hold, Store, StoreError};
 use smallvec::SmallVec;
 
-use super::keeper::{list, refused_at_once};
 use crate::{Answer, Clock, Keeper, Permit, Scope};
 
 impl Answer {
@@ -45,17 +44,10 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         scope: Scope<'_>,
         lease: LeaseId,
     ) -> Result<Answer, StoreError> {
-        let now = self.clock().now();
-        let (policy, charges) = self.charges(facts, scope, now);
-        let decisions = {
-            let list = list(&charges, &policy);
-            if refused_at_once(&charges) {
-                self.refused_unasked(&list, Lend::To(lease), now).await?
-            } else {
-                self.store().acquire(&list, Lend::To(lease), now).await?
-            }
-        };
-        let mut answer = Answer::new(policy, charges, decisions, now);
+        let mut answer = self.asked(facts, scope);
+        let lend = Lend::To(lease);
+        let decisions = self.decide(&answer.list(), &answer, lend).await?;
+        answer.set(decisions);
         answer.lease = Some(lease);
         Ok(answer)
     }

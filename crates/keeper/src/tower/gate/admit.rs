@@ -39,11 +39,9 @@ pub(crate) struct Admitted {
 /// limits' settings for that case.
 pub(crate) async fn admit<S: Store>(store: &S, charges: &[Charge<'_>], now: Time) -> Admitted {
     let lease = charges.iter().any(lends).then(new_lease);
-    let result = match lease {
-        Some(lease) => store.acquire(charges, Lend::To(lease), now).await,
-        None => store.decide(charges, now).await,
-    };
-    Admitted::of(result, lease, charges)
+    let lend = lease.map_or(Lend::Unnamed, Lend::To);
+    let decided = store.acquire(charges, lend, now).await;
+    Admitted::of(decided, lease, charges)
 }
 
 impl Admitted {

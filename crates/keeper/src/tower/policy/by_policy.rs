@@ -28,10 +28,9 @@ use super::decided::{Decided, RequestGuard};
 use super::facts::{Attributes, target};
 use super::inspected::{InspectedBytes, MAX_INSPECTED_BODY};
 use crate::at_once::poll_once;
-use crate::engine::keeper::{list, refused_at_once};
 use crate::permit::lends;
 use crate::tower::denial::{Denial, DeniedBy};
-use crate::tower::gate::admit::{Admitted, admit, completed};
+use crate::tower::gate::admit::{Admitted, completed};
 use crate::tower::gate::sealed::{Ask, Asked};
 use crate::tower::gate::{Boxed, Denied, Ruling};
 use crate::tower::head::RequestHead;
@@ -112,7 +111,7 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
             let guard = self.decided(&mut answer, admitted);
             return Decided { answer, guard };
         }
-        if !list(&answer.charges, &answer.policy).iter().any(lends) {
+        if !answer.list().iter().any(lends) {
             // Apart: the future of a request is small without the question to a store far away.
             let admitted = Box::pin(self.keeper.admit(&answer)).await;
             let guard = self.decided(&mut answer, admitted);
@@ -305,7 +304,7 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for ByPolicy<S, C> {
         {
             return Asked::Now(self.ruling(answer, admitted));
         }
-        let lends = list(&answer.charges, &answer.policy).iter().any(lends);
+        let lends = answer.list().iter().any(lends);
         let gate = self.clone();
         let asking = async move {
             let admitted = gate.keeper.admit(&answer).await;
@@ -339,16 +338,12 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// Charges the rates that match and takes permits, all or none; if the store cannot answer,
     /// follows the limits' settings for that case.
     async fn admit(&self, unasked: &Answer) -> Admitted {
-        let (charges, now) = (&unasked.charges, unasked.decided_at());
-        let list = list(charges, &unasked.policy);
-        if !refused_at_once(charges) {
-            return admit(self.store(), &list, now).await;
-        }
+        let list = unasked.list();
         let lease = list.iter().any(lends).then(new_lease);
-        let lend = lease.map_or(Lend::Nothing, Lend::To);
-        let result = self.refused_unasked(&list, lend, now).await;
-        let mut admitted = Admitted::of(result, lease, &list);
-        admitted.decisions.admitted = false;
+        let lend = lease.map_or(Lend::Unnamed, Lend::To);
+        let decided = self.decide(&list, unasked, lend).await;
+        let mut admitted = Admitted::of(decided, lease, &list);
+        admitted.decisions.admitted &= !unasked.is_refused_unasked();
         admitted
     }
 }
