@@ -196,11 +196,9 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let unused = Correction::RECORD - Correction::REPORTED;
         if closed.remaining == unused - Correction::RECORDED {
             let origin = ChargeOrigin::Store(Receipt::of(closed, id.made));
-            self.correct(&id.charges, origin, report).await?;
             // The record ends with the time of the reservation, also by the clock of a store.
             let end = now + closed.reset_after;
-            self.reservations()
-                .settle(&policy, &id.charges, report, end, now);
+            self.correct(&id.charges, origin, report, Some(end)).await?;
             return Ok(Reported::Corrected);
         }
         // Leaves the record as it was, and no trace of an id without one.
@@ -222,33 +220,34 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// When the store cannot answer. The charges stay then.
     pub async fn settle(&self, answer: &Answer, report: &Report) -> Result<(), StoreError> {
         let made = answer.corrected_charges();
-        if let Some(origin) = answer.origin() {
-            self.correct(&made, origin, report).await?;
-        }
-        if let Some(end) = answer.reported_until().filter(|_| answer.is_reserved) {
-            let (policy, now) = (self.policy(), self.clock().now());
-            self.reservations().settle(&policy, &made, report, end, now);
-        }
-        Ok(())
+        let Some(origin) = answer.origin() else {
+            return Ok(()); // nothing was charged
+        };
+        let end = answer.reported_until().filter(|_| answer.is_reserved);
+        self.correct(&made, origin, report, end).await
     }
 
-    /// Corrects charges of one request in one act, as the limits of the current policy say.
+    /// Corrects charges of one request in one act, as the limits of the current policy say. `end`
+    /// is the end of their reservation, if they are reserved.
     pub(crate) async fn correct(
         &self,
         made: &[MadeCharge],
         origin: ChargeOrigin,
         report: &Report,
+        end: Option<Time>,
     ) -> Result<(), StoreError> {
-        let policy = self.policy();
+        let (policy, now) = (self.policy(), self.clock().now());
         let settled = made.iter().filter(|charge| charge.is_made);
         let settled =
             settled.filter_map(|charge| settled_by(&policy, charge, made, origin, report));
         let settled: SmallVec<[Settled<'_>; 4]> = settled.collect();
-        if settled.is_empty() {
-            return Ok(());
+        if !settled.is_empty() {
+            self.store().correct(&settled, now).await?;
         }
-        let now = self.clock().now();
-        self.store().correct(&settled, now).await
+        if let Some(end) = end {
+            self.reservations().settle(&policy, made, report, end, now);
+        }
+        Ok(())
     }
 }
 

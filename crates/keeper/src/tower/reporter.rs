@@ -271,17 +271,11 @@ impl<S: Store + 'static, C: Timer + 'static> Corrections<S, C> {
         }
         let at_once = self.keeper.store().answers_at_once();
         let settling = async move {
-            match (
-                self.keeper.correct(&made, end.origin, &report).await,
-                &self.on_store_error,
-            ) {
-                (Ok(()), _) => {
-                    let (policy, now) = (self.keeper.policy(), self.keeper.clock().now());
-                    let reservations = self.keeper.reservations();
-                    reservations.settle(&policy, &made, &report, end.at, now);
-                }
-                (Err(error), Some(callback)) => callback(&error),
-                (Err(_), None) => {}
+            let corrected = self
+                .keeper
+                .correct(&made, end.origin, &report, Some(end.at));
+            if let (Err(error), Some(callback)) = (corrected.await, &self.on_store_error) {
+                callback(&error);
             }
         };
         if at_once {
