@@ -189,18 +189,19 @@ impl Reservations {
 
     /// Notes the charges of an answer, which wait for a report from now on.
     pub(crate) fn begin(&self, answer: &mut Answer) {
-        answer.is_reserved = self.change(answer, SlotRing::begin);
+        answer.is_reserved = self.add(answer, 1);
     }
 
     /// Forgets the charges of an answer, which were given back.
     pub(crate) fn withdraw(&self, answer: &Answer) {
         if answer.is_reserved {
-            self.change(answer, SlotRing::withdraw);
+            self.add(answer, -1);
         }
     }
 
-    /// Returns true if the answer has charges that a report corrects.
-    fn change(&self, answer: &Answer, change: impl Fn(&mut SlotRing, Reserved, Time)) -> bool {
+    /// Adds each charge of an answer `count` times. Returns true if the answer has charges that a
+    /// report corrects.
+    fn add(&self, answer: &Answer, count: i64) -> bool {
         let Some(end) = answer.reported_until() else {
             return false;
         };
@@ -209,7 +210,7 @@ impl Reservations {
         for (at, entry, rule) in corrected_entries(&answer.policy, &answer.charges) {
             let units = entry.cost;
             if let Some(ring) = rings.get_mut(&rule.limit.id).filter(|_| answer.makes(at)) {
-                change(ring, Reserved { units, end }, now);
+                ring.add(Reserved { units, end }, now, count);
             }
         }
         true
@@ -272,15 +273,10 @@ impl SlotRing {
         }
     }
 
-    fn begin(&mut self, reserved: Reserved, now: Time) {
+    /// Adds a charge `count` times, unless its time is over.
+    fn add(&mut self, reserved: Reserved, now: Time, count: i64) {
         if let Some(slot) = self.slot(reserved.end, now) {
-            slot.add(reserved.units.get(), 1);
-        }
-    }
-
-    fn withdraw(&mut self, reserved: Reserved, now: Time) {
-        if let Some(slot) = self.slot(reserved.end, now) {
-            slot.add(reserved.units.get(), -1);
+            slot.add(reserved.units.get(), count);
         }
     }
 
@@ -378,7 +374,7 @@ mod tests {
     fn a_reservation_is_settled_in_its_slot_or_expires_in_it() {
         let mut ring = ring();
         for second in 0..1_000 {
-            ring.begin(made(10, second), at(second));
+            ring.add(made(10, second), at(second), 1);
             if second % 4 > 0 {
                 let wait = second % 128;
                 let used = Permits::new(if second % 4 > 2 { 11 } else { 10 });
@@ -402,7 +398,7 @@ mod tests {
     fn what_is_reported_elsewhere_is_right_in_the_sum() {
         let (mut here, mut there) = (ring(), ring());
         for second in 0..300 {
-            here.begin(made(7, second), at(second));
+            here.add(made(7, second), at(second), 1);
             if second % 3 > 0 {
                 // The store may be off by a moment, and the clock of the process too.
                 let made = made(7, second + second % 2);
@@ -422,15 +418,15 @@ mod tests {
     #[test]
     fn reports_after_the_slot_are_late_and_strange_moments_are_bounded() {
         let mut ring = ring();
-        ring.begin(made(1, 0), at(0));
+        ring.add(made(1, 0), at(0), 1);
         ring.settle(made(1, 0), Permits::ONE, at(200));
         ring.close_over(at(200));
         assert_eq!((ring.ended.late, ring.ended.expired), (1, 1));
-        ring.begin(made(1, 1_000_000), at(200)); // the clock was set back
-        ring.withdraw(made(1, 1_000_000), at(200));
+        ring.add(made(1, 1_000_000), at(200), 1); // the clock was set back
+        ring.add(made(1, 1_000_000), at(200), -1);
         assert_eq!(open(&ring), 0);
-        ring.begin(made(u64::MAX, 200), at(200));
-        ring.begin(made(u64::MAX, 200), at(200));
+        ring.add(made(u64::MAX, 200), at(200), 1);
+        ring.add(made(u64::MAX, 200), at(200), 1);
         ring.close_all();
         assert_eq!((ring.ended.expired, ring.ended.elsewhere), (3, 0));
     }
