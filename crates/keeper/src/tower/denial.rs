@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_core::{Decision, Nanos, Outage, Permits};
+use ratekeeper_core::{Decision, Outage, Permits};
 use smallvec::SmallVec;
 
 use super::key_source::no_key::NoKey;
@@ -140,15 +140,6 @@ impl Denial {
             DeniedBy::Limits(_) | DeniedBy::NoKey { .. } => false,
             #[cfg(feature = "policy")]
             DeniedBy::Policy(answer) => answer.allowed(),
-        }
-    }
-
-    /// Returns how long the request is held back if it passes all the same.
-    pub(super) fn delay(&self) -> Nanos {
-        match &self.0 {
-            DeniedBy::Limits(_) | DeniedBy::NoKey { .. } => Nanos::ZERO,
-            #[cfg(feature = "policy")]
-            DeniedBy::Policy(answer) => answer.delay(),
         }
     }
 

@@ -97,11 +97,8 @@ impl Described {
         } else {
             FieldsToSend::Limit(self.shown(limited()), decision)
         };
-        PassTerms {
-            delay: decision.verdict.wait().unwrap_or(Nanos::ZERO),
-            fields,
-            reporter: None,
-        }
+        let delay = decision.verdict.wait().unwrap_or(Nanos::ZERO);
+        PassTerms::new(delay, fields)
     }
 
     /// Returns the ruling for a request that is denied.

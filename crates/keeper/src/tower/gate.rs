@@ -22,8 +22,7 @@ use ratekeeper_core::{Nanos, Permits};
 use super::denial::Denial;
 use super::head::RequestHead;
 use super::hold::RequestHold;
-use super::pass::{FieldsToSend, Pass};
-use super::reporter::Reporter;
+use super::pass::{FieldsToSend, Pass, PassTerms};
 
 /// Decides about requests: made by the constructors of [`RateLimitLayer`](super::RateLimitLayer).
 /// Clones share their counts.
@@ -60,10 +59,9 @@ pub enum Ruling {
 #[expect(unnameable_types, reason = "gates are made in this module only")]
 pub struct Denied {
     pub(super) denial: Denial,
-    pub(super) fields: FieldsToSend,
     /// Set if it passes all the same, because no enforced limit refuses it.
     pub(super) hold: Option<RequestHold>,
-    pub(super) reporter: Option<Reporter>,
+    pub(super) terms: PassTerms,
 }
 
 impl Ruling {
@@ -71,9 +69,8 @@ impl Ruling {
     pub(super) fn denied(denial: Denial, fields: FieldsToSend) -> Self {
         Self::Denied(Box::new(Denied {
             denial,
-            fields,
             hold: None,
-            reporter: None,
+            terms: PassTerms::new(Nanos::ZERO, fields),
         }))
     }
 }

@@ -43,6 +43,23 @@ pub(super) struct PassTerms {
     pub(super) reporter: Option<Reporter>,
 }
 
+impl PassTerms {
+    /// The terms of a request with a result that nothing receives.
+    pub(super) const fn new(delay: Nanos, fields: FieldsToSend) -> Self {
+        Self {
+            delay,
+            fields,
+            reporter: None,
+        }
+    }
+
+    /// Neither delays nor shows, as a layer in shadow mode.
+    pub(super) fn hide(&mut self) {
+        self.delay = Nanos::ZERO;
+        self.fields = FieldsToSend::Nothing;
+    }
+}
+
 /// Fields to add to a response.
 #[derive(Debug)]
 pub(super) enum FieldsToSend {

@@ -16,7 +16,7 @@ use super::denial::Denial;
 use super::gate::{Denied, Ruling};
 use super::grpc;
 use super::head::RequestHead;
-use super::pass::{FieldsToSend, Pass, PassTerms};
+use super::pass::{FieldsToSend, Pass};
 use super::shown::SHADOW;
 use crate::problem::PROBLEM_JSON;
 
@@ -78,10 +78,10 @@ impl GateSettings {
         let enforced = self.mode == Mode::Enforce;
         match ruling {
             Ruling::Denied(denied) if enforced && !denied.denial.is_shadow() => {
-                let Denied { denial, fields, .. } = *denied;
+                let Denied { denial, terms, .. } = *denied;
                 add(&self.tally.refused);
                 call(self.on_refused.as_deref(), &denial);
-                SettledRuling::Refuse(refusal(&denial, fields, grpc()))
+                SettledRuling::Refuse(refusal(&denial, terms.fields, grpc()))
             }
             Ruling::Denied(denied) => SettledRuling::Pass(self.shadowed(*denied)),
             Ruling::Pass(mut pass) => {
@@ -102,8 +102,7 @@ impl GateSettings {
     pub(super) fn passed_by(&self, pass: &mut Pass) {
         self.passed();
         if let (Mode::Shadow, Some(terms)) = (self.mode, &mut pass.terms) {
-            terms.fields = FieldsToSend::Nothing;
-            terms.delay = Nanos::ZERO;
+            terms.hide();
         }
     }
 
@@ -112,31 +111,21 @@ impl GateSettings {
     fn shadowed(&self, denied: Denied) -> Pass {
         let Denied {
             denial,
-            fields,
             hold,
-            reporter,
+            mut terms,
         } = denied;
         add(&self.tally.passed);
         add(&self.tally.shadowed);
         call(self.on_shadow.as_deref(), &denial);
-        let (mut fields, delay) = match self.mode {
-            Mode::Enforce | Mode::Otherwise | Mode::Once | Mode::Headroom => {
-                (fields, denial.delay())
-            }
-            Mode::Shadow => (FieldsToSend::Nothing, Nanos::ZERO),
-        };
+        if self.mode == Mode::Shadow {
+            terms.hide();
+        }
         let names: Vec<_> = denial.names().collect();
         if let Ok(names) = HeaderValue::try_from(names.join(", ")) {
-            fields.add(SHADOW, names);
+            terms.fields.add(SHADOW, names);
         }
-        Pass {
-            hold,
-            terms: Some(Box::new(PassTerms {
-                delay,
-                fields,
-                reporter,
-            })),
-        }
+        let terms = Some(Box::new(terms));
+        Pass { hold, terms }
     }
 
     pub(super) fn counts(&self) -> Counts {

@@ -257,11 +257,8 @@ impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
         } else {
             FieldsToSend::Limits(shown)
         };
-        let terms = Some(Box::new(PassTerms {
-            delay: delay.unwrap_or(Nanos::ZERO),
-            fields,
-            reporter: None,
-        }));
+        let terms = PassTerms::new(delay.unwrap_or(Nanos::ZERO), fields);
+        let terms = Some(Box::new(terms));
         Ruling::Pass(Pass { hold, terms })
     }
 }

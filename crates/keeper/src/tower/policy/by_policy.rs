@@ -273,21 +273,20 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
     fn ruling(&self, mut answer: Answer, admitted: Admitted) -> Ruling {
         let guard = self.decided(&mut answer, admitted);
         let RequestGuard { hold, reporter, .. } = guard;
-        let fields = FieldsToSend::by(&answer);
+        let terms = PassTerms {
+            delay: answer.delay(),
+            fields: FieldsToSend::by(&answer),
+            reporter,
+        };
         if !answer.allowed() || answer.shadow_denials().next().is_some() {
             let denial = Denial(DeniedBy::Policy(Box::new(answer)));
             return Ruling::Denied(Box::new(Denied {
                 denial,
-                fields,
                 hold,
-                reporter,
+                terms,
             }));
         }
-        let terms = Some(Box::new(PassTerms {
-            delay: answer.delay(),
-            fields,
-            reporter,
-        }));
+        let terms = Some(Box::new(terms));
         Ruling::Pass(Pass { hold, terms })
     }
 }
