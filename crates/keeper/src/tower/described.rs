@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Decision, Nanos, Permits, Verdict};
 use ratekeeper_policy::{Body, HeaderStyle, Refusal};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use super::denial::{Denial, DeniedBy, ShownDecision};
 use super::gate::Ruling;
@@ -95,7 +95,7 @@ impl Described {
         let fields = if self.is_silent() {
             FieldsToSend::Nothing
         } else {
-            FieldsToSend::Limit(self.shown(limited()), decision)
+            FieldsToSend::Limits(smallvec![self.decided(limited(), decision, Permits::ZERO)])
         };
         let delay = decision.verdict.wait().unwrap_or(Nanos::ZERO);
         PassTerms::new(delay, fields)
@@ -104,10 +104,9 @@ impl Described {
     /// Returns the ruling for a request that is denied.
     #[cold]
     pub(super) fn denied(&self, limited: Limited, decision: Decision, cost: Permits) -> Ruling {
-        let shown = self.decided(limited, decision, cost);
-        let fields = FieldsToSend::Limit(Arc::clone(&shown.limit), decision);
-        let denial = Denial(DeniedBy::Limits(smallvec![shown]));
-        Ruling::denied(denial, fields)
+        let shown: SmallVec<[ShownDecision; 1]> = smallvec![self.decided(limited, decision, cost)];
+        let denial = Denial(DeniedBy::Limits(shown.clone()));
+        Ruling::denied(denial, FieldsToSend::Limits(shown))
     }
 
     /// Returns a decision as clients are shown it.

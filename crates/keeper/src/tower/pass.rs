@@ -7,15 +7,14 @@
 //!              '-> fields: written when the answer is there
 //! ```
 
-use std::sync::Arc;
-
 use http::{HeaderMap, HeaderValue};
-use ratekeeper_core::{Decision, Nanos, Permits};
+use ratekeeper_core::Nanos;
+use smallvec::SmallVec;
 
 use super::denial::ShownDecision;
 use super::hold::RequestHold;
 use super::reporter::Reporter;
-use super::shown::{ShownLimit, put};
+use super::shown::put;
 
 /// A request that may pass.
 #[derive(Debug, Default)]
@@ -64,10 +63,8 @@ impl PassTerms {
 #[derive(Debug)]
 pub(super) enum FieldsToSend {
     Nothing,
-    /// The state of one limit.
-    Limit(Arc<ShownLimit>, Decision),
-    /// The states of several limits, that with the longest wait first.
-    Limits(Vec<ShownDecision>),
+    /// The states of limits, that with the longest wait first.
+    Limits(SmallVec<[ShownDecision; 1]>),
     /// Anything else, by name.
     Fields(Vec<(&'static str, HeaderValue)>),
 }
@@ -78,7 +75,7 @@ impl FieldsToSend {
         match self {
             Self::Fields(fields) => fields.push((name, value)),
             // A limit without a policy is in shadow mode with its layer, and adds no fields then.
-            Self::Nothing | Self::Limit(..) | Self::Limits(_) => {
+            Self::Nothing | Self::Limits(_) => {
                 *self = Self::Fields(vec![(name, value)]);
             }
         }
@@ -88,9 +85,6 @@ impl FieldsToSend {
     pub(super) fn put_into(&mut self, headers: &mut HeaderMap) {
         match self {
             Self::Nothing => {}
-            Self::Limit(limit, decision) => {
-                limit.put_into(limit.report(*decision, Permits::ZERO), headers);
-            }
             Self::Limits(limits) => {
                 for shown in limits {
                     shown.limit.put_into(shown.report(), headers);

@@ -233,7 +233,7 @@ impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
                 ..described.decided(limited, *decision, charge.cost)
             }
         });
-        let mut shown: Vec<_> = shown.collect();
+        let mut shown: SmallVec<[ShownDecision; 1]> = shown.collect();
         shown.sort_by_cached_key(|shown| Reverse(shown.report().tightness()));
         if !decisions.admitted {
             let denies = |shown: &&ShownDecision| !shown.decision.verdict.allows();
