@@ -10,7 +10,7 @@
 //! The store is the memory of this process, or a Redis or Valkey server that any number of
 //! processes share. The same limits can be written as a policy: see the feature `policy`.
 
-mod charge;
+pub(crate) mod charge;
 mod grant;
 mod named;
 #[cfg(feature = "redis")]
@@ -32,10 +32,8 @@ use smallvec::SmallVec;
 pub use crate::at_once::at_once;
 use crate::limiter::reservation::unique;
 use crate::{Clock, SystemClock};
-use charge::Charged;
-#[cfg(feature = "tower")]
-pub(crate) use charge::KeyText;
 pub use charge::LimitCharge;
+use charge::{Charged, OwnedCharge};
 pub use grant::{CheckError, LimitsGrant};
 pub use named::NamedLimit;
 use named::NumberedLimit;
@@ -237,7 +235,7 @@ impl<S: Store, C: Clock> Limits<S, C> {
     /// part if their keys lie in several slots of a cluster, or stay as they were made.
     pub async fn settle(&self, grant: LimitsGrant) -> Result<(), StoreError> {
         self.made(&grant)?;
-        let changed = grant.charged.iter().filter(|it| it.used != it.cost);
+        let changed = grant.charged.iter().filter(|it| it.used != it.made.cost);
         self.correct(changed.filter_map(|it| it.settled(it.used)).collect())
             .await
     }
@@ -301,12 +299,9 @@ impl<S: Store, C: Clock> Limits<S, C> {
                     None => charge.limit.current(),
                 };
                 let cost = charge.cost.ok_or_else(|| CheckError::never(name))?;
-                Ok(Charged::new(
-                    Arc::clone(name),
-                    limit,
-                    charge.key.clone(),
-                    cost,
-                ))
+                let key = charge.key.clone();
+                let made = OwnedCharge { limit, key, cost };
+                Ok(Charged::new(Arc::clone(name), made))
             })
             .collect()
     }

@@ -105,13 +105,35 @@ impl KeySink for KeyText {
     }
 }
 
+/// A charge with its limit and key.
+#[derive(Clone)]
+pub(crate) struct OwnedCharge {
+    pub(crate) limit: Arc<Limit>,
+    pub(crate) key: KeyText,
+    pub(crate) cost: Permits,
+}
+
+impl OwnedCharge {
+    pub(crate) fn charge(&self) -> Charge<'_> {
+        Charge::enforced(&self.limit, self.key.as_key(), self.cost)
+    }
+}
+
+/// A limit is equal only to itself.
+impl PartialEq for OwnedCharge {
+    fn eq(&self, other: &Self) -> bool {
+        let same_limit = Arc::ptr_eq(&self.limit, &other.limit);
+        same_limit && self.key == other.key && self.cost == other.cost
+    }
+}
+
+impl Eq for OwnedCharge {}
+
 /// A charge that was decided.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Charged {
     pub(super) name: Arc<str>,
-    limit: LimitRef,
-    key: KeyText,
-    pub(super) cost: Permits,
+    pub(super) made: OwnedCharge,
     /// The actual cost, for settling.
     pub(super) used: Permits,
     pub(super) decision: Option<Decision>,
@@ -119,42 +141,19 @@ pub(super) struct Charged {
     pub(super) origin: Option<ChargeOrigin>,
 }
 
-/// A limit; equal only to itself.
-#[derive(Clone)]
-struct LimitRef(Arc<Limit>);
-
-impl PartialEq for LimitRef {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for LimitRef {}
-
 impl Charged {
-    pub(super) const fn new(
-        name: Arc<str>,
-        limit: Arc<Limit>,
-        key: KeyText,
-        cost: Permits,
-    ) -> Self {
+    pub(super) const fn new(name: Arc<str>, made: OwnedCharge) -> Self {
         Self {
+            used: made.cost,
             name,
-            limit: LimitRef(limit),
-            key,
-            cost,
-            used: cost,
+            made,
             decision: None,
             origin: None,
         }
     }
 
-    pub(super) fn limit(&self) -> &Limit {
-        &self.limit.0
-    }
-
     pub(super) fn charge(&self) -> Charge<'_> {
-        Charge::enforced(self.limit(), self.key.as_key(), self.cost)
+        self.made.charge()
     }
 
     /// Returns the correction of the charge to a cost of `used`; `None` if it was not made.

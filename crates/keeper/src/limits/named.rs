@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use ratekeeper_core::{
-    AnyAlgorithm, Decision, Error, Gcra, Limit, LimitId, LimitKeys, Outage, Permits, Quota,
+    AnyAlgorithm, Charge, Decision, Error, Gcra, Limit, LimitId, LimitKeys, Outage, Permits, Quota,
 };
 use ratekeeper_store::{Lock, MemoryStore, Store, StoreError};
 
-use super::charge::{Charged, KeyText};
+use super::charge::KeyText;
 use super::{CheckError, LimitCharge, Limits, LimitsGrant};
 use crate::{Clock, LimitKey, SystemClock};
 
@@ -245,10 +245,9 @@ impl<S: Store, C: Clock> NamedLimit<S, C> {
             let by_quota = self.limit.by_quota.lock();
             limits.extend(by_quota.values().cloned());
         }
-        let charged =
-            |limit| Charged::new(Arc::clone(&self.name), limit, key.clone(), Permits::ZERO);
-        let copies: Vec<_> = limits.into_iter().map(charged).collect();
-        let list: Vec<_> = copies.iter().map(Charged::charge).collect();
+        let limits = limits.iter();
+        let charges = limits.map(|limit| Charge::enforced(limit, key.as_key(), Permits::ZERO));
+        let list: Vec<_> = charges.collect();
         let now = self.limits.clock().now();
         let were_there = self.limits.store().reset(&list, now).await?;
         Ok(were_there.contains(&true))

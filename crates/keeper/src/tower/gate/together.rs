@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 
-use ratekeeper_core::{Charge, Limit, Mode, Nanos, Permits};
+use ratekeeper_core::{Charge, Limit, Nanos, Permits};
 use ratekeeper_store::{Hold, MemoryStore, Store, StoreError};
 use smallvec::SmallVec;
 
@@ -27,7 +27,7 @@ use super::admit::{Admitted, admit, completed};
 use super::sealed::{Ask, Asked};
 use super::{Boxed, Ruling};
 use crate::at_once::poll_once;
-use crate::limits::KeyText;
+use crate::limits::charge::{KeyText, OwnedCharge};
 use crate::tower::denial::{Denial, DeniedBy, ShownDecision};
 use crate::tower::described::Described;
 use crate::tower::head::RequestHead;
@@ -172,14 +172,8 @@ struct Members<S, C> {
     all: Vec<LimitBy<S, C>>,
 }
 
-/// The charge of a member.
-struct MemberCharge {
-    limit: Arc<Limit>,
-    key: KeyText,
-    cost: Permits,
-}
-
-type MemberCharges = SmallVec<[MemberCharge; 4]>;
+/// The charges of the members, in their order.
+type MemberCharges = SmallVec<[OwnedCharge; 4]>;
 
 impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
     /// Returns the charges of the members, in their order; or the refusal of a request that has no
@@ -193,7 +187,7 @@ impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
             let limit = member.limit.current();
             let own = member.cost.as_ref().map(|cost| cost(head));
             match (member.key)(head) {
-                Ok(key) => Ok(MemberCharge {
+                Ok(key) => Ok(OwnedCharge {
                     limit,
                     key,
                     cost: own.or(cost).unwrap_or(Permits::ONE),
@@ -208,15 +202,7 @@ impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
     }
 
     async fn admit(&self, charges: &MemberCharges) -> Admitted {
-        let list: SmallVec<[Charge<'_>; 4]> = charges
-            .iter()
-            .map(|charge| Charge {
-                limit: &charge.limit,
-                key: charge.key.as_key(),
-                cost: charge.cost,
-                mode: Mode::Enforce,
-            })
-            .collect();
+        let list: SmallVec<[Charge<'_>; 4]> = charges.iter().map(OwnedCharge::charge).collect();
         let limits = &self.members.limits;
         admit(limits.store(), &list, limits.clock().now()).await
     }
@@ -275,7 +261,7 @@ impl<S: Store + 'static, C: Timer + 'static> Ask for Together<S, C> {
         {
             return Asked::Now(self.ruling(&charges, admitted));
         }
-        let lends = |charge: &MemberCharge| charge.limit.algorithm.concurrency().is_some();
+        let lends = |charge: &OwnedCharge| charge.limit.algorithm.concurrency().is_some();
         let lends = charges.iter().any(lends);
         let gate = self.clone();
         let asking = async move {
