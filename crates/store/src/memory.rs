@@ -79,10 +79,10 @@ use budget::MemoryBudget;
 use key::{KeyHasher, LongKey, ShortKey, SizeClass, WordKey, hash_of};
 use limit_tables::KeySize;
 pub use listing::KeyEntry;
-pub use promise::Reserved;
 use request::MemoryRequest;
 pub use saved::Restored;
 use shard::Shard;
+pub use table::Reserved;
 use table::TableAsk;
 use tables_box::TablesBox;
 pub use usage::{EvictionCounts, LimitUsage, Loans, Usage};
@@ -316,12 +316,8 @@ impl MemoryStore {
     ) -> T {
         let key = charge.key.as_bytes();
         let ask = TableAsk {
-            key,
-            hash: hash_of(&self.hasher, key),
-            now,
             cost: charge.cost,
-            lend: Lend::Unnamed,
-            receipt: None,
+            ..TableAsk::new(key, hash_of(&self.hasher, key), now, &self.budget)
         };
         act(&mut self.lock(self.shard_of(ask.hash)), charge.limit, &ask)
     }
@@ -340,12 +336,8 @@ impl MemoryStore {
             return (gcra.decide(tat, now, cost), self.marks.last());
         }
         let ask = TableAsk {
-            key,
-            hash,
-            now,
             cost,
-            lend: Lend::Unnamed,
-            receipt: None,
+            ..TableAsk::new(key, hash, now, &self.budget)
         };
         (shard.decide(limit, &ask), self.marks.last())
     }

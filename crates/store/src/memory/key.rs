@@ -84,7 +84,9 @@ pub(super) trait StoredKey: Sized + 'static {
     /// Calls `to` with the bytes of the key.
     fn show<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T;
     /// Heap bytes of a key of this length.
-    fn heap_bytes(length: usize) -> usize;
+    fn heap_bytes(_length: usize) -> usize {
+        0
+    }
 
     /// Returns the length of the key in bytes.
     fn length(&self) -> usize {
@@ -150,10 +152,6 @@ impl StoredKey for WordKey {
         };
         to(&bytes[..length])
     }
-
-    fn heap_bytes(_length: usize) -> usize {
-        0
-    }
 }
 
 /// A key of at most 15 bytes, in its form in memory: length + 1, then the bytes.
@@ -208,10 +206,6 @@ impl StoredKey for ShortKey {
         let all = u128::from(self.high) << 64 | u128::from(self.low.get());
         let [length, bytes @ ..] = all.to_le_bytes();
         to(&bytes[..usize::from(length - 1)])
-    }
-
-    fn heap_bytes(_length: usize) -> usize {
-        0
     }
 }
 

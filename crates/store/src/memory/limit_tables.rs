@@ -13,7 +13,7 @@ use super::budget::MemoryBudget;
 use super::flat::HashSpan;
 use super::key::{KeyHasher, LongKey, ShortKey, SizeClass, StoredKey, WordKey};
 use super::saved::{SavedState, SectionWriter};
-use super::table::{Ahead, Made, MovedState, StateTable, TableAsk, TableHistory};
+use super::table::{Ahead, MovedState, Reserved, StateTable, TableAsk, TableHistory};
 use super::{LimitUsage, Loans};
 
 /// Bytes that the tables of a limit count for, the same for every algorithm, so that a limit that
@@ -35,15 +35,6 @@ pub(super) trait KeySize: StoredKey {
 
     /// The table for such keys.
     fn table_of<A: Listed>(tables: &mut LimitTables<A>) -> &mut StateTable<A, Self>;
-
-    fn into_any(self) -> AnyKey;
-}
-
-/// A key of any size, on its way from one table to another.
-pub(super) enum AnyKey {
-    Word(WordKey),
-    Short(ShortKey),
-    Long(LongKey),
 }
 
 macro_rules! key_size {
@@ -54,10 +45,6 @@ macro_rules! key_size {
             #[inline]
             fn table_of<A: Listed>(tables: &mut LimitTables<A>) -> &mut StateTable<A, Self> {
                 &mut tables.$table
-            }
-
-            fn into_any(self) -> AnyKey {
-                AnyKey::$class(self)
             }
         }
     };
@@ -124,21 +111,24 @@ macro_rules! key_calls {
 }
 
 key_calls! {
-    fn decide(budget: &MemoryBudget) -> Option<Decision>;
+    fn decide() -> Option<Decision>;
     fn look_at(left: &[MovedState]) -> Decision;
     fn give_back();
-    fn reserve(ahead: Ahead, budget: &MemoryBudget) -> Option<Decision>;
-    fn ban(span: Nanos, budget: &MemoryBudget) -> Option<Decision>;
-    fn grant(id: GrantId, budget: &MemoryBudget) -> Option<(Option<Granted>, Decision)>;
-    fn cancel(made: &Made) -> bool;
+    fn reserve(ahead: Ahead) -> Option<Decision>;
+    fn ban(span: Nanos) -> Option<Decision>;
+    fn grant(id: GrantId) -> Option<(Option<Granted>, Decision)>;
+    fn cancel(reserved: &Reserved) -> bool;
     fn at_least() -> Nanos;
     fn release(id: LeaseId) -> Permits;
     fn renew(id: LeaseId) -> Option<Nanos>;
-    fn reset(budget: &MemoryBudget) -> bool;
+    fn reset() -> bool;
     fn leave() -> Option<MovedState>;
-    fn arrive(left: &MovedState, budget: &MemoryBudget);
+    fn arrive(left: &MovedState);
+    fn carry();
     fn standing() -> Option<Decision>;
-    fn restore(saved: &SavedState<'_>, budget: &MemoryBudget) -> Option<Decision>;
+    fn restore(saved: &SavedState<'_>) -> Option<Decision>;
+    fn forget_some() -> bool;
+    fn evict() -> bool;
 }
 
 /// The tables of a limit of any algorithm.
@@ -152,14 +142,9 @@ pub(super) trait AnyTables: KeyCalls + Send {
     /// Returns true if a key with this hash is here.
     fn has(&self, hash: u64) -> bool;
 
-    /// Forgets expired keys of the table for keys like `ask`'s, of a sample, and shrinks it
-    /// if it is nearly empty; returns true if there were any. See [`StateTable::forget_some`].
-    fn forget_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
-    /// Evicts a key from the table for keys like `ask`'s; see [`StateTable::evict`].
-    fn evict_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
     /// Gives up a third of the largest table, if it takes more than twice as much as that for
     /// keys like `ask`'s; keys of one limit do not displace each other's loans.
-    fn squeeze_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool;
+    fn squeeze_for(&mut self, ask: &TableAsk<'_>) -> bool;
     /// Gives up a third of the largest table.
     fn squeeze(&mut self, now: Time, budget: &MemoryBudget) -> bool;
     /// Looks at up to `count` slots of each table, forgets expired keys, and gives memory back.
@@ -178,8 +163,6 @@ pub(super) trait AnyTables: KeyCalls + Send {
     fn move_to(&mut self, new: &mut dyn AnyTables, now: Time, budget: &MemoryBudget);
     /// See [`StateTable::inherit`].
     fn inherit(&mut self, size: SizeClass, history: TableHistory, now: Time, budget: &MemoryBudget);
-    /// See [`StateTable::carry`].
-    fn carry(&mut self, key: AnyKey, used: Permits, now: Time, budget: &MemoryBudget);
 
     /// See [`StateTable::save`].
     fn save(&mut self, span: &HashSpan, now: Time, to: &mut SectionWriter<'_>);
@@ -222,20 +205,9 @@ impl<A: Listed> AnyTables for LimitTables<A> {
         self.word.has(hash) || self.short.has(hash) || self.long.has(hash)
     }
 
-    fn forget_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
-        with_table!(self, SizeClass::of(ask.key), table => {
-            table.shrink(ask.now, budget); // so that samples are found in a few steps
-            table.forget_some(ask.now, budget)
-        })
-    }
-
-    fn evict_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
-        with_table!(self, SizeClass::of(ask.key), table => table.evict(ask.now, budget))
-    }
-
-    fn squeeze_for(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
+    fn squeeze_for(&mut self, ask: &TableAsk<'_>) -> bool {
         let own = with_table!(self, SizeClass::of(ask.key), table => table.bytes());
-        !A::KEEPS && self.largest() / 2 > own && self.squeeze(ask.now, budget)
+        !A::KEEPS && self.largest() / 2 > own && self.squeeze(ask.now, ask.budget)
     }
 
     fn squeeze(&mut self, now: Time, budget: &MemoryBudget) -> bool {
@@ -302,14 +274,6 @@ impl<A: Listed> AnyTables for LimitTables<A> {
         with_table!(self, size, table => table.inherit(history, now, budget));
     }
 
-    fn carry(&mut self, key: AnyKey, used: Permits, now: Time, budget: &MemoryBudget) {
-        match key {
-            AnyKey::Word(key) => self.word.carry(key, used, now, budget),
-            AnyKey::Short(key) => self.short.carry(key, used, now, budget),
-            AnyKey::Long(key) => self.long.carry(key, used, now, budget),
-        }
-    }
-
     fn save(&mut self, span: &HashSpan, now: Time, to: &mut SectionWriter<'_>) {
         for_each_table!(self, table => table.save(span, now, to));
     }
@@ -327,7 +291,5 @@ fn move_table<A: Listed, K: KeySize>(
     budget: &MemoryBudget,
 ) {
     new.inherit(K::CLASS, table.history(now), now, budget);
-    table.drain_used(now, budget, &mut |key, used| {
-        new.carry(key.into_any(), used, now, budget);
-    });
+    table.drain_used(now, budget, &mut |ask| new.carry(ask));
 }

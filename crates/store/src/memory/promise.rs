@@ -8,21 +8,10 @@
 
 use std::num::NonZeroU64;
 
-use ratekeeper_core::{Call, Charge, Decision, Nanos, Receipt, Time, Unsupported};
+use ratekeeper_core::{Call, Charge, Decision, Nanos, Time, Unsupported};
 
-use super::MemoryStore;
-use super::table::{Ahead, Made};
-
-/// A reservation; it can be given back by [`MemoryStore::cancel`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reserved {
-    /// The answer: allowed for now, for later, or denied.
-    pub decision: Decision,
-    /// The moment of the reservation.
-    pub made: Time,
-    /// Its [mark](Receipt::mark), if it is known.
-    pub mark: Option<NonZeroU64>,
-}
+use super::table::{Ahead, Reserved};
+use super::{MemoryStore, Shard};
 
 impl MemoryStore {
     /// Charges one key at `at`, if the charge may pass by `by`; otherwise charges nothing, and
@@ -49,13 +38,16 @@ impl MemoryStore {
 
     /// Returns the decision that a charge of one key would get; charges nothing.
     pub fn look_one(&self, charge: &Charge<'_>, now: Time) -> Decision {
-        self.with(charge, now, super::Shard::look)
+        self.with(charge, now, Shard::look)
     }
 
     /// Returns the minimum time until the charge's permits have been granted to callers that ask
     /// for them one after the other; zero where that is not known.
     pub fn at_least(&self, charge: &Charge<'_>, now: Time) -> Nanos {
-        self.with(charge, now, super::Shard::at_least)
+        self.with(charge, now, |shard, limit, ask| {
+            let tables = shard.tables_of(limit, now);
+            tables.map_or(Nanos::ZERO, |tables| tables.at_least(ask))
+        })
     }
 
     /// Charges one key for a moment at most `max_wait` from now, as far ahead as the limit
@@ -94,23 +86,9 @@ impl MemoryStore {
         now: Time,
     ) -> Result<bool, Unsupported> {
         charge.limit.algorithm.supports(Call::Refund)?;
-        let Reserved {
-            decision,
-            made,
-            mark,
-        } = reserved;
-        let receipt = Receipt {
-            mark,
-            ..Receipt::of(&decision, made)
-        };
-        let made = Made {
-            at: made,
-            reset_after: decision.reset_after,
-        };
-        let granted = decision.verdict.allows();
-        Ok(granted
+        Ok(reserved.decision.verdict.allows()
             && self.with(charge, now, |shard, limit, ask| {
-                shard.cancel(limit, ask, &made, &receipt)
+                shard.cancel(limit, ask, &reserved)
             }))
     }
 }

@@ -120,15 +120,14 @@ impl<'a, 'i, I: ActItem<'i>> MemoryRequest<'a, I> {
     ) -> T {
         let (charge, lend, now) = (self.charge_of(at), self.lend, self.now);
         let receipt = self.items[at].receipt();
+        let budget = &self.store.budget;
         let locked = self.locked();
         let place = locked.places[at];
         let ask = TableAsk {
-            key: charge.key.as_bytes(),
-            hash: place.hash,
-            now,
             cost,
             lend,
             receipt,
+            ..TableAsk::new(charge.key.as_bytes(), place.hash, now, budget)
         };
         act(&mut locked.shards[place.shard], charge.limit, &ask)
     }
@@ -196,7 +195,7 @@ impl<'i, I: ActItem<'i>> RequestStates for MemoryRequest<'_, I> {
 
     fn ban(&mut self, at: usize, span: Nanos) -> Decision {
         self.with(at, Permits::ZERO, |shard, limit, ask| {
-            shard.ban(limit, ask, span)
+            shard.with_room(limit, ask, |tables| tables.ban(ask, span))
         })
     }
 
@@ -215,14 +214,15 @@ impl<'i, I: ActItem<'i>> RequestStates for MemoryRequest<'_, I> {
             return Permits::ZERO;
         };
         self.with(at, Permits::ZERO, |shard, limit, ask| {
-            shard.release(limit, ask, lease)
+            let tables = shard.at_home(limit, ask);
+            tables.map_or(Permits::ZERO, |tables| tables.release(ask, lease))
         })
     }
 
     fn renew(&mut self, at: usize) -> Option<Nanos> {
         let lease = self.items[at].lease()?;
         self.with(at, Permits::ZERO, |shard, limit, ask| {
-            shard.renew(limit, ask, lease)
+            shard.at_home(limit, ask)?.renew(ask, lease)
         })
     }
 

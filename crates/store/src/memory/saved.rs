@@ -306,7 +306,9 @@ impl MemoryStore {
             if kind == KEY {
                 let charge = Charge::enforced(limit, Key::from_bytes(&key), Permits::ZERO);
                 self.with(&charge, now, |shard, limit, ask| {
-                    shard.restore(limit, ask, &saved);
+                    // Without room it is forgotten.
+                    let _ = shard.with_room(limit, ask, |tables| tables.restore(ask, &saved));
+                    shard.note_home(limit, ask);
                 });
                 restored.keys += 1;
             } else {

@@ -4,8 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Decision, Gcra, GrantId, LeaseId, Limit, LimitId, Nanos, Permits,
-    Tat, Time,
+    Algorithm as _, AnyAlgorithm, Decision, Gcra, GrantId, Limit, LimitId, Nanos, Tat, Time,
 };
 use smallvec::SmallVec;
 
@@ -32,7 +31,6 @@ const MAX_EVICTED: usize = 16;
 mod homes;
 mod promise;
 mod returned;
-mod saved;
 #[cfg(test)]
 mod tests;
 
@@ -96,7 +94,7 @@ impl Shard {
     #[inline(never)]
     pub(super) fn decide(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Decision {
         self.follow(limit, ask);
-        self.with_room(limit, ask, |tables, budget| tables.decide(ask, budget))
+        self.with_room(limit, ask, |tables| tables.decide(ask))
     }
 
     /// Returns the decision that `decide` would make if there were room.
@@ -172,32 +170,11 @@ impl Shard {
         }
     }
 
-    /// Takes back all permits that a name holds; returns their number.
-    pub(super) fn release(&mut self, limit: &Limit, ask: &TableAsk<'_>, id: LeaseId) -> Permits {
-        let tables = self.at_home(limit, ask);
-        tables.map_or(Permits::ZERO, |tables| tables.release(ask, id))
-    }
-
-    /// Restarts the lease of a name; returns its length, `None` if it has ended.
-    pub(super) fn renew(
-        &mut self,
-        limit: &Limit,
-        ask: &TableAsk<'_>,
-        id: LeaseId,
-    ) -> Option<Nanos> {
-        self.at_home(limit, ask)?.renew(ask, id)
-    }
-
-    /// Bans a key for `span`, or lifts its ban if that is zero; returns the decision afterwards.
-    pub(super) fn ban(&mut self, limit: &Limit, ask: &TableAsk<'_>, span: Nanos) -> Decision {
-        self.with_room(limit, ask, |tables, budget| tables.ban(ask, span, budget))
-    }
-
     /// Adds the cost to the balance of a key, unless a grant with this id was made before.
     pub(super) fn grant(&mut self, limit: &Limit, ask: &TableAsk<'_>, id: GrantId) -> GrantAnswer {
         let granted = Cell::new(None);
-        let decision = self.with_room(limit, ask, |tables, budget| {
-            let (result, decision) = tables.grant(ask, id, budget)?;
+        let decision = self.with_room(limit, ask, |tables| {
+            let (result, decision) = tables.grant(ask, id)?;
             granted.set(result);
             Some(decision)
         });
@@ -220,9 +197,8 @@ impl Shard {
     }
 
     fn forget(&mut self, id: LimitId, ask: &TableAsk<'_>) -> bool {
-        let budget = Arc::clone(&self.budget);
         let tables = self.tables(id.index());
-        tables.is_some_and(|tables| tables.reset(ask, &budget))
+        tables.is_some_and(|tables| tables.reset(ask))
     }
 
     /// Looks at up to `count` slots of each table, forgets expired states, and gives memory back.
@@ -262,6 +238,7 @@ impl Shard {
 
     /// Returns the tables of a limit, with parameters at least as new as the limit's; `None` if
     /// there is no room for them.
+    #[inline]
     pub(super) fn tables_of(&mut self, limit: &Limit, now: Time) -> Option<&mut dyn AnyTables> {
         let id = self.prepare(limit, now)?;
         self.tables(id)
@@ -276,29 +253,16 @@ impl Shard {
     /// Returns the answer of `call`. If it finds no room, makes room and calls it again; then
     /// denies.
     #[inline]
-    fn with_room(
+    pub(super) fn with_room(
         &mut self,
         limit: &Limit,
         ask: &TableAsk<'_>,
-        call: impl Fn(&mut dyn AnyTables, &MemoryBudget) -> Option<Decision>,
+        call: impl Fn(&mut dyn AnyTables) -> Option<Decision>,
     ) -> Decision {
-        match self.attempt(limit, ask.now, &call) {
+        match self.tables_of(limit, ask.now).and_then(&call) {
             Some(decision) => decision,
             None => self.when_full(limit, ask, &call),
         }
-    }
-
-    /// Returns the answer of `call`; `None` if there is no room.
-    #[inline]
-    fn attempt(
-        &mut self,
-        limit: &Limit,
-        now: Time,
-        call: &(impl Fn(&mut dyn AnyTables, &MemoryBudget) -> Option<Decision> + ?Sized),
-    ) -> Option<Decision> {
-        let id = self.prepare(limit, now)?;
-        let tables = self.limits.get_mut(id)?.as_deref_mut()?;
-        call(tables, &self.budget)
     }
 
     /// Makes room for a new key: forgets expired states, has a limit that takes twice as much
@@ -310,32 +274,31 @@ impl Shard {
         &mut self,
         limit: &Limit,
         ask: &TableAsk<'_>,
-        call: &dyn Fn(&mut dyn AnyTables, &MemoryBudget) -> Option<Decision>,
+        call: &dyn Fn(&mut dyn AnyTables) -> Option<Decision>,
     ) -> Decision {
         let (id, now) = (limit.id.index(), ask.now);
-        let budget = Arc::clone(&self.budget);
         let tables = self.tables(id);
-        let forgot = tables.is_some_and(|tables| tables.forget_for(ask, &budget));
-        if forgot && let Some(decision) = self.attempt(limit, now, call) {
+        let forgot = tables.is_some_and(|tables| tables.forget_some(ask));
+        if forgot && let Some(decision) = self.tables_of(limit, now).and_then(call) {
             return decision;
         }
         let squeezed = self.squeeze_fullest(id, now)
             || self
                 .tables(id)
-                .is_some_and(|tables| tables.squeeze_for(ask, &budget));
-        if squeezed && let Some(decision) = self.attempt(limit, now, call) {
+                .is_some_and(|tables| tables.squeeze_for(ask));
+        if squeezed && let Some(decision) = self.tables_of(limit, now).and_then(call) {
             return decision;
         }
         for _ in 0..MAX_EVICTED {
             let Some(tables) = self.tables(id) else { break };
-            if !tables.evict_for(ask, &budget) {
+            if !tables.evict(ask) {
                 break;
             }
-            if let Some(decision) = self.attempt(limit, now, call) {
+            if let Some(decision) = self.tables_of(limit, now).and_then(call) {
                 return decision;
             }
             if let Some(tables) = self.tables(id) {
-                tables.forget_for(ask, &budget);
+                tables.forget_some(ask);
             }
         }
         no_room()

@@ -38,7 +38,8 @@ use super::budget::{MemoryBudget, Purpose};
 use super::flat::{self, Flat};
 use super::key::{KeyHasher, StoredKey};
 pub(super) use moves::MovedState;
-pub(super) use promise::{Ahead, Made};
+pub(super) use promise::Ahead;
+pub use promise::Reserved;
 
 /// Slots looked at on each insert, to forget expired states: the table is walked through by the
 /// time it has grown by a quarter.
@@ -84,6 +85,23 @@ pub(super) struct TableAsk<'a> {
     pub(super) lend: Lend,
     /// Of a charge that is given back.
     pub(super) receipt: Option<Receipt>,
+    /// Where the bytes of a new key are taken.
+    pub(super) budget: &'a MemoryBudget,
+}
+
+impl<'a> TableAsk<'a> {
+    #[inline]
+    pub(super) const fn new(key: &'a [u8], hash: u64, now: Time, budget: &'a MemoryBudget) -> Self {
+        Self {
+            key,
+            hash,
+            now,
+            cost: Permits::ZERO,
+            lend: Lend::Unnamed,
+            receipt: None,
+            budget,
+        }
+    }
 }
 
 /// A key that is not in the table.
@@ -124,16 +142,16 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         }
     }
 
-    /// Decides and charges. Returns `None` if the key is new and `budget` has no room for it:
-    /// then nothing was done.
-    pub(super) fn decide(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> Option<Decision> {
+    /// Decides and charges. Returns `None` if the key is new and there is no room for it: then
+    /// nothing was done.
+    pub(super) fn decide(&mut self, ask: &TableAsk<'_>) -> Option<Decision> {
         match self.find(ask).and_then(|at| self.entries.get_mut(at)) {
             Some(entry) => {
                 let (algorithm, state) = (&self.algorithm, &mut entry.state);
                 self.lapsed += algorithm.lapse(state, ask.now);
                 Some(algorithm.lend(state, ask.now, ask.cost, ask.lend))
             }
-            None => self.decide_new(ask, budget, &mut |algorithm, state, now| {
+            None => self.decide_new(ask, &mut |algorithm, state, now| {
                 algorithm.lend(state, now, ask.cost, ask.lend)
             }),
         }
@@ -153,11 +171,10 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
     }
 
     /// Decides about a key that is not here, and inserts its state if that has changed. Returns
-    /// `None` if `budget` has no room for it.
+    /// `None` if there is no room for it.
     fn decide_new(
         &mut self,
         ask: &TableAsk<'_>,
-        budget: &MemoryBudget,
         decide: &mut dyn FnMut(&A, &mut A::State, Time) -> Decision,
     ) -> Option<Decision> {
         let mut new = self.new_key(ask.now);
@@ -167,15 +184,15 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         if new.state == before {
             return Some(decision); // nothing to remember
         }
-        if !self.make_room(ask, budget) {
+        if !self.make_room(ask) {
             return None;
         }
         self.insert(K::new(ask.key), ask.hash, new.state);
         let hand = self.hand;
-        self.sweep(ask.now, SWEPT_PER_INSERT, budget);
+        self.sweep(ask.now, SWEPT_PER_INSERT, ask.budget);
         let round_ended = self.hand > hand;
         if round_ended {
-            self.shrink(ask.now, budget); // a small table stays in the cache
+            self.shrink(ask.now, ask.budget); // a small table stays in the cache
         }
         Some(decision)
     }
@@ -190,31 +207,25 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
     }
 
     /// Bans a key for `span`, or lifts its ban if that is zero; returns the decision afterwards, or
-    /// `None` if the key is new and `budget` has no room for it.
-    pub(super) fn ban(
-        &mut self,
-        ask: &TableAsk<'_>,
-        span: Nanos,
-        budget: &MemoryBudget,
-    ) -> Option<Decision> {
+    /// `None` if the key is new and there is no room for it.
+    pub(super) fn ban(&mut self, ask: &TableAsk<'_>, span: Nanos) -> Option<Decision> {
         let mut ban = |algorithm: &A, state: &mut A::State, now| {
             let _ = algorithm.try_ban(state, now, span); // checked by the act
             algorithm.look(state, now, Permits::ZERO)
         };
         match self.here(ask) {
             Some((algorithm, state)) => Some(ban(algorithm, state, ask.now)),
-            None => self.decide_new(ask, budget, &mut ban),
+            None => self.decide_new(ask, &mut ban),
         }
     }
 
     /// Adds the cost to the balance of a key, unless a grant with this id was made before; returns
-    /// the result and the decision afterwards, or `None` if the key is new and `budget` has no
-    /// room for it.
+    /// the result and the decision afterwards, or `None` if the key is new and there is no room for
+    /// it.
     pub(super) fn grant(
         &mut self,
         ask: &TableAsk<'_>,
         id: GrantId,
-        budget: &MemoryBudget,
     ) -> Option<(Option<Granted>, Decision)> {
         let mut granted = None;
         let mut grant = |algorithm: &A, state: &mut A::State, now| {
@@ -223,14 +234,14 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         };
         let decision = match self.here(ask) {
             Some((algorithm, state)) => grant(algorithm, state, ask.now),
-            None => self.decide_new(ask, budget, &mut grant)?,
+            None => self.decide_new(ask, &mut grant)?,
         };
         Some((granted, decision))
     }
 
     /// Forgets a key; returns true if it was in debt.
-    pub(super) fn reset(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
-        let removed = self.find(ask).and_then(|at| self.remove(at, budget));
+    pub(super) fn reset(&mut self, ask: &TableAsk<'_>) -> bool {
+        let removed = self.find(ask).and_then(|at| self.remove(at, ask.budget));
         removed.is_some_and(|state| self.algorithm.expires_at(&state, ask.now) > ask.now)
     }
 
@@ -318,12 +329,12 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         }
     }
 
-    /// Empties the table; passes each key and its usage to `each`.
+    /// Empties the table; passes each key, with its usage as cost, to `each`.
     pub(super) fn drain_used(
         &mut self,
         now: Time,
         budget: &MemoryBudget,
-        each: &mut dyn FnMut(K, Permits),
+        each: &mut dyn FnMut(&TableAsk<'_>),
     ) {
         let bytes = self.bytes();
         let mut entries = std::mem::replace(&mut self.entries, Flat::new());
@@ -331,7 +342,13 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
             let Some(entry) = slot.take() else {
                 continue;
             };
-            each(entry.key, self.used(&entry.state, now));
+            let (hash, cost) = (entry.key.rehash(&self.hasher), self.used(&entry.state, now));
+            entry.key.show(|key| {
+                each(&TableAsk {
+                    cost,
+                    ..TableAsk::new(key, hash, now, budget)
+                });
+            });
         }
         self.heap_bytes = 0;
         budget.give(bytes);
@@ -346,17 +363,16 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         self.resize(flat::slots_for(history.keys), now, Purpose::Move, budget);
     }
 
-    /// Takes over a key that had used `used` under another algorithm; evicts it if there is no
+    /// Takes over a key that had used `ask.cost` under another algorithm; evicts it if there is no
     /// room for it.
-    pub(super) fn carry(&mut self, key: K, used: Permits, now: Time, budget: &MemoryBudget) {
-        let state = self.used_up(used, now);
+    pub(super) fn carry(&mut self, ask: &TableAsk<'_>) {
+        let state = self.used_up(ask.cost, ask.now);
         if state == A::State::default() {
             return;
         }
-        let heap = self.heap_of(key.length());
-        if !self.entries.is_full() && budget.take(heap, Purpose::Move) {
-            let hash = key.rehash(&self.hasher);
-            self.insert(key, hash, state);
+        let heap = self.heap_of(ask.key.len());
+        if !self.entries.is_full() && ask.budget.take(heap, Purpose::Move) {
+            self.insert(K::new(ask.key), ask.hash, state);
         } else {
             self.algorithm.stricter(&mut self.floor, &state);
             self.evicted.budget += 1;

@@ -11,7 +11,6 @@
 //! without homes spends nothing on them. Homes of forgotten keys make room when the list is full.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use ratekeeper_core::{Limit, LimitId, LimitKeys};
 
@@ -72,19 +71,18 @@ impl Shard {
 
     #[inline(never)]
     fn move_here(&mut self, limit: &Limit, ask: &TableAsk<'_>) {
-        let budget = Arc::clone(&self.budget);
         for (other, left) in self.left_elsewhere(limit, ask) {
             let Some(tables) = self.tables_of(limit, ask.now) else {
                 return; // no room for any key of the limit: the usage stays where it is
             };
-            tables.arrive(ask, &left, &budget);
+            tables.arrive(ask, &left);
             self.forget(other, ask);
         }
         self.note_home(limit, ask);
     }
 
     /// Returns the tables in which a key is, for a charge that was made by these numbers.
-    pub(super) fn at_home(
+    pub(in crate::memory) fn at_home(
         &mut self,
         limit: &Limit,
         ask: &TableAsk<'_>,
@@ -96,7 +94,7 @@ impl Shard {
     }
 
     /// Records that a key is in the tables of a limit.
-    pub(super) fn note_home(&mut self, limit: &Limit, ask: &TableAsk<'_>) {
+    pub(in crate::memory) fn note_home(&mut self, limit: &Limit, ask: &TableAsk<'_>) {
         let (at, known) = (limit.id, self.home_of(limit, ask));
         match (known, &limit.keys) {
             (Some(known), LimitKeys::Single(_)) => {

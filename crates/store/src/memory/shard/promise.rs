@@ -1,8 +1,8 @@
 //! Promises: operations of a shard for callers that wait or plan.
 
-use ratekeeper_core::{Decision, Limit, Nanos, Receipt, Time, Verdict};
+use ratekeeper_core::{Decision, Limit, Receipt, Time, Verdict};
 
-use super::super::table::{Ahead, Made, TableAsk};
+use super::super::table::{Ahead, Reserved, TableAsk};
 use super::Shard;
 use super::returned::NotedKey;
 
@@ -27,14 +27,6 @@ impl Shard {
         }
     }
 
-    /// Returns the minimum time until `ask.cost` permits have been granted one after the other.
-    pub(in crate::memory) fn at_least(&mut self, limit: &Limit, ask: &TableAsk<'_>) -> Nanos {
-        match self.tables_of(limit, ask.now) {
-            Some(tables) => tables.at_least(ask),
-            None => Nanos::ZERO, // not known
-        }
-    }
-
     /// Charges for a later moment; the algorithm supports reservations.
     pub(in crate::memory) fn reserve(
         &mut self,
@@ -43,9 +35,7 @@ impl Shard {
         ahead: Ahead,
     ) -> Decision {
         self.follow(limit, ask);
-        self.with_room(limit, ask, |tables, budget| {
-            tables.reserve(ask, ahead, budget)
-        })
+        self.with_room(limit, ask, |tables| tables.reserve(ask, ahead))
     }
 
     /// Gives back a reservation, if nothing was charged or given back since; returns true if it did.
@@ -53,15 +43,18 @@ impl Shard {
         &mut self,
         limit: &Limit,
         ask: &TableAsk<'_>,
-        made: &Made,
-        receipt: &Receipt,
+        reserved: &Reserved,
     ) -> bool {
+        let receipt = Receipt {
+            mark: reserved.mark,
+            ..Receipt::of(&reserved.decision, reserved.made)
+        };
         let key = NotedKey::new(limit, ask);
         let notes = self.returned.of(key);
-        if notes.is_some_and(|notes| notes.any_since(receipt)) {
+        if notes.is_some_and(|notes| notes.any_since(&receipt)) {
             return false; // the state may be as it was though others were charged
         }
         let tables = self.at_home(limit, ask);
-        tables.is_some_and(|tables| tables.cancel(ask, made))
+        tables.is_some_and(|tables| tables.cancel(ask, reserved))
     }
 }

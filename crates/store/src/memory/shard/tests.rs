@@ -6,7 +6,7 @@ use crate::memory::flat::reads;
 use crate::memory::key::hash_of;
 use crate::{MemoryConfig, MemoryStore};
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Concurrency, Gcra, Key, Lend, LimitKeys, Log, Mode, Quota, Window,
+    AnyAlgorithm, Charge, Concurrency, Gcra, Key, LimitKeys, Log, Mode, Permits, Quota, Window,
 };
 
 /// Holds 20,000 to 40,000 keys under a bucket.
@@ -48,13 +48,10 @@ impl Flood {
             self.keys += 1;
             let mut key = vec![0; self.key_bytes];
             key[..4].copy_from_slice(&u32::try_from(self.keys).unwrap().to_le_bytes());
+            let budget = Arc::clone(&self.shard.budget);
             let ask = TableAsk {
-                key: &key,
-                hash: hash_of(&self.hasher, &key),
-                now,
                 cost: Permits::ONE,
-                lend: Lend::Unnamed,
-                receipt: None,
+                ..TableAsk::new(&key, hash_of(&self.hasher, &key), now, &budget)
             };
             let _ = self.shard.decide(&self.limit, &ask);
         }

@@ -2,7 +2,6 @@
 
 use ratekeeper_core::{AnyAlgorithm, AnyState, Decision, Listed, Nanos, Permits, Time};
 
-use super::super::budget::MemoryBudget;
 use super::super::key::StoredKey;
 use super::{StateTable, TableAsk};
 
@@ -63,33 +62,23 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
     }
 
     /// Takes over the usage of a key; evicts it if there is no room for it.
-    pub(in crate::memory) fn arrive(
-        &mut self,
-        ask: &TableAsk<'_>,
-        left: &MovedState,
-        budget: &MemoryBudget,
-    ) {
+    pub(in crate::memory) fn arrive(&mut self, ask: &TableAsk<'_>, left: &MovedState) {
         let now = ask.now.max(self.forgotten);
         let state = self.carry_here(left, now);
         self.promised = self.promised.max(now + left.promised);
-        if state != A::State::default() && !self.put(ask, &state, budget) {
+        if state != A::State::default() && !self.put(ask, &state) {
             self.algorithm.stricter(&mut self.floor, &state);
             self.evicted.budget += 1;
         }
     }
 
     /// Puts a state under a key; returns false if there is no room for it.
-    pub(super) fn put(
-        &mut self,
-        ask: &TableAsk<'_>,
-        state: &A::State,
-        budget: &MemoryBudget,
-    ) -> bool {
+    pub(super) fn put(&mut self, ask: &TableAsk<'_>, state: &A::State) -> bool {
         if let Some((algorithm, here)) = self.here(ask) {
             algorithm.stricter(here, state);
             return true;
         }
-        let has_room = self.make_room(ask, budget);
+        let has_room = self.make_room(ask);
         if has_room {
             self.insert(K::new(ask.key), ask.hash, state.clone());
         }

@@ -1,8 +1,9 @@
 //! Promises: charges for a later moment, and the minimum wait for them.
 
+use std::num::NonZeroU64;
+
 use ratekeeper_core::{Decision, Listed, Nanos, Permits, Time};
 
-use super::super::budget::MemoryBudget;
 use super::super::key::StoredKey;
 use super::{StateTable, TableAsk};
 
@@ -13,6 +14,17 @@ pub(in crate::memory) enum Ahead {
     Promised(Nanos),
     /// The permits have been used already.
     Owed,
+}
+
+/// A reservation; it can be given back by [`MemoryStore::cancel`](crate::MemoryStore::cancel).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reserved {
+    /// The answer: allowed for now, for later, or denied.
+    pub decision: Decision,
+    /// The moment of the reservation.
+    pub made: Time,
+    /// Its [mark](ratekeeper_core::Receipt::mark), if it is known.
+    pub mark: Option<NonZeroU64>,
 }
 
 impl<A: Listed, K: StoredKey> StateTable<A, K> {
@@ -34,7 +46,6 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         &mut self,
         ask: &TableAsk<'_>,
         ahead: Ahead,
-        budget: &MemoryBudget,
     ) -> Option<Decision> {
         let max_wait = match ahead {
             Ahead::Promised(max_wait) => max_wait,
@@ -47,7 +58,7 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         };
         let decision = match self.here(ask) {
             Some((algorithm, state)) => Some(reserve(algorithm, state, ask.now)),
-            None => self.decide_new(ask, budget, &mut reserve),
+            None => self.decide_new(ask, &mut reserve),
         };
         let wait = decision.and_then(|decision| decision.verdict.wait());
         if let (Ahead::Promised(_), Some(wait)) = (ahead, wait) {
@@ -56,21 +67,14 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         decision
     }
 
-    /// Gives back the charge made at `made`, if nothing was charged since: if the key still
-    /// stands where that charge left it. Returns true if it was given back.
-    pub(in crate::memory) fn cancel(&mut self, ask: &TableAsk<'_>, made: &Made) -> bool {
+    /// Gives back a reservation, if nothing was charged since: if the key still stands where it was
+    /// left then. Returns true if it was given back.
+    pub(in crate::memory) fn cancel(&mut self, ask: &TableAsk<'_>, reserved: &Reserved) -> bool {
         let Some((algorithm, state)) = self.here(ask) else {
             return false;
         };
-        let standing = algorithm.look(state, made.at, Permits::ZERO);
-        let is_last = standing.reset_after == made.reset_after;
+        let standing = algorithm.look(state, reserved.made, Permits::ZERO);
+        let is_last = standing.reset_after == reserved.decision.reset_after;
         is_last && algorithm.try_refund(state, ask.now, ask.cost).is_some()
     }
-}
-
-/// Moment of a reservation, and `reset_after` of its key then.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::memory) struct Made {
-    pub(in crate::memory) at: Time,
-    pub(in crate::memory) reset_after: Nanos,
 }

@@ -54,15 +54,15 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
     }
 
     /// Takes the bytes that one more key like `ask`'s needs; grows if necessary.
-    pub(super) fn make_room(&mut self, ask: &TableAsk<'_>, budget: &MemoryBudget) -> bool {
+    pub(super) fn make_room(&mut self, ask: &TableAsk<'_>) -> bool {
         let heap = self.heap_of(ask.key.len());
-        if !budget.take(heap, Purpose::Grow) {
+        if !ask.budget.take(heap, Purpose::Grow) {
             return false;
         }
         let room = !self.entries.is_full()
-            || self.resize(self.entries.grown(), ask.now, Purpose::Grow, budget);
+            || self.resize(self.entries.grown(), ask.now, Purpose::Grow, ask.budget);
         if !room {
-            budget.give(heap);
+            ask.budget.give(heap);
         }
         room
     }
@@ -82,15 +82,16 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         }
     }
 
-    /// Looks at the next [`SAMPLE`] entries, and forgets those that have expired; returns true if
-    /// there were any. Counts entries and not slots, so that evictions thin out all parts of the
-    /// array alike: where they did not, probes would grow long.
-    pub(in crate::memory) fn forget_some(&mut self, now: Time, budget: &MemoryBudget) -> bool {
+    /// Shrinks the array if it is nearly empty. Looks at the next [`SAMPLE`] entries, and forgets
+    /// those that have expired; returns true if there were any. Counts entries and not slots, so that
+    /// evictions thin out all parts of the array alike: where they did not, probes would grow long.
+    pub(in crate::memory) fn forget_some(&mut self, ask: &TableAsk<'_>) -> bool {
+        self.shrink(ask.now, ask.budget); // so that samples are found in a few steps
         let (len, slots, mut seen) = (self.entries.len(), self.entries.slots(), 0);
         for _ in 0..slots {
             self.hand = flat::before(self.hand, self.entries.slots());
             seen += usize::from(self.entries.get(self.hand).is_some());
-            self.forget_expired(self.hand, now, budget);
+            self.forget_expired(self.hand, ask.now, ask.budget);
             if seen == SAMPLE {
                 break;
             }
@@ -100,7 +101,8 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
 
     /// Evicts the key that has used least of the [`SAMPLE`] that were looked at last; returns false
     /// if none may go.
-    pub(in crate::memory) fn evict(&mut self, now: Time, budget: &MemoryBudget) -> bool {
+    pub(in crate::memory) fn evict(&mut self, ask: &TableAsk<'_>) -> bool {
+        let (now, budget) = (ask.now, ask.budget);
         let Some((rank, at)) = self.least_used(now.max(self.forgotten)) else {
             return false;
         };

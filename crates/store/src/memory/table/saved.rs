@@ -2,7 +2,6 @@
 
 use ratekeeper_core::{Decision, Listed, Permits, Time};
 
-use super::super::budget::MemoryBudget;
 use super::super::flat::HashSpan;
 use super::super::limit_tables::KeySize;
 use super::super::saved::{SavedState, SectionWriter};
@@ -34,14 +33,13 @@ impl<A: Listed, K: KeySize> StateTable<A, K> {
         &mut self,
         ask: &TableAsk<'_>,
         saved: &SavedState<'_>,
-        budget: &MemoryBudget,
     ) -> Option<Decision> {
         let state = saved.under(&mut self.algorithm);
         let decision = self.algorithm.look(&state, ask.now, Permits::ZERO);
         if !self.is_live(&state, ask.now) {
             return Some(decision);
         }
-        self.put(ask, &state, budget).then_some(decision)
+        self.put(ask, &state).then_some(decision)
     }
 
     /// Raises the floor to a saved one.
