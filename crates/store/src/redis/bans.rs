@@ -11,7 +11,6 @@
 //! the whole list is read is found, at least once; one that begins meanwhile may be missed.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -48,16 +47,11 @@ pub struct BannedKey {
 }
 
 /// Where a list of bans goes on: a server, and a cursor of its `SCAN`. As text `SERVER/CURSOR`.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, derive_more::Display)]
+#[display("{server}/{cursor}")]
 pub struct BanCursor {
     server: String,
     cursor: u64,
-}
-
-impl fmt::Display for BanCursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.server, self.cursor)
-    }
 }
 
 impl FromStr for BanCursor {
@@ -161,8 +155,9 @@ impl Search<'_> {
         let mut scan = redis::cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(&self.pattern);
         scan.arg("COUNT").arg(KEYS_PER_SCAN);
-        let strange = || StoreError::Misconfigured("unexpected reply to SCAN".into());
-        let (cursor, names) = scanned(server.query(&scan).await?).ok_or_else(strange)?;
+        let strange = |_| StoreError::Misconfigured("unexpected reply to SCAN".into());
+        let scanned = redis::from_redis_value(server.query(&scan).await?);
+        let (cursor, names): (u64, Vec<Vec<u8>>) = scanned.map_err(strange)?;
         let found: Vec<_> = names.iter().filter_map(|name| self.read(name)).collect();
         if found.is_empty() {
             return Ok(cursor);
@@ -208,21 +203,4 @@ impl Search<'_> {
         let (limit, named) = name::read(self.prefix, name, limit_of)?;
         Some((name, limit, named))
     }
-}
-
-/// Reads the answer of `SCAN`: the next cursor, and names.
-fn scanned(answer: Value) -> Option<(u64, Vec<Vec<u8>>)> {
-    let Value::Array(parts) = answer else {
-        return None;
-    };
-    let [Value::BulkString(cursor), Value::Array(names)] = <[Value; 2]>::try_from(parts).ok()?
-    else {
-        return None;
-    };
-    let cursor = str::from_utf8(&cursor).ok()?.parse().ok()?;
-    let names = names.into_iter().filter_map(|name| match name {
-        Value::BulkString(name) => Some(name),
-        _ => None,
-    });
-    Some((cursor, names.collect()))
 }

@@ -32,6 +32,16 @@ pub enum RedisServers {
     Sentinel(RedisSentinels),
 }
 
+impl RedisServers {
+    pub(super) const fn urls(&self) -> &[String] {
+        match self {
+            Self::One(url) => std::slice::from_ref(url),
+            Self::Cluster(urls) => urls.as_slice(),
+            Self::Sentinel(sentinels) => sentinels.urls.as_slice(),
+        }
+    }
+}
+
 /// Sentinels, and the primary that they watch. It is reached in the same way: by TLS if their
 /// URLs begin with `rediss`.
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]

@@ -172,15 +172,9 @@ impl RedisServer {
     pub async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
         let mut command = redis::cmd("CONFIG");
         command.arg("GET").arg(name);
-        let pair = match self.query(&command).await? {
-            Value::Array(pair) => pair,
-            Value::Map(pairs) => pairs
-                .into_iter()
-                .flat_map(|(name, value)| [name, value])
-                .collect(),
-            _ => Vec::new(),
-        };
-        Ok(pair.into_iter().nth(1).map(text))
+        let pairs = redis::from_redis_value(self.query(&command).await?);
+        let pairs: BTreeMap<String, Value> = pairs.unwrap_or_default();
+        Ok(pairs.into_values().next().map(text))
     }
 
     /// Returns the cluster as the server sees it, by `CLUSTER NODES`.
@@ -297,11 +291,7 @@ impl ClusterNode {
 
 /// Reads the answer of `TIME`.
 pub(super) fn clock_of(answer: Value) -> Option<UnixMicros> {
-    let Value::Array(parts) = answer else {
-        return None;
-    };
-    let mut numbers = parts.into_iter().map(|part| text(part).parse::<u64>().ok());
-    let (seconds, micros) = (numbers.next()??, numbers.next()??);
+    let (seconds, micros): (u64, u64) = redis::from_redis_value(answer).ok()?;
     let whole = seconds.checked_mul(1_000_000)?;
     whole.checked_add(micros).map(UnixMicros::new)
 }

@@ -6,21 +6,21 @@
 //!   not known    lost                                            is never sent again
 //! ```
 
-use std::fmt;
-
 use redis::{ErrorKind, RedisError};
 
 use crate::StoreError;
 
 /// Why a call failed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, derive_more::Display)]
 pub(super) enum Trouble {
     /// It did not run, and may run a little later: the server is loading, is no primary yet,
     /// or is losing or taking over a slot.
     Later(String),
     /// It did not run: the slot is another node's.
+    #[display("slot {slot} has moved to {address}")]
     Moved { slot: u16, address: String },
     /// It did not run: the key is on its way to another node, which knows about it.
+    #[display("the key is moving to {address}")]
     Ask { address: String },
     /// It did not run: the server is not there.
     Absent(String),
@@ -32,21 +32,6 @@ pub(super) enum Trouble {
     Foreign(String),
     /// It may have run, or not.
     Lost(String),
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Later(why)
-            | Self::Absent(why)
-            | Self::Resting(why)
-            | Self::Refused(why)
-            | Self::Foreign(why)
-            | Self::Lost(why) => f.write_str(why),
-            Self::Moved { slot, address } => write!(f, "slot {slot} has moved to {address}"),
-            Self::Ask { address } => write!(f, "the key is moving to {address}"),
-        }
-    }
 }
 
 impl From<Trouble> for StoreError {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redis::Value;
+use redis::{Value, from_redis_value_ref};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -25,7 +25,6 @@ use super::dial::{Dial, ServerAddress, renew_logins};
 use super::node::{Manner, NodeRole, PAUSE, RedisNode, ScriptCall, patience};
 use super::tls::ServerTls;
 use crate::StoreError;
-use crate::redis::config::RedisTls;
 use crate::redis::hints::Losses;
 use crate::redis::slot::SLOTS;
 use crate::redis::trouble::Trouble;
@@ -42,7 +41,6 @@ const LOOK: Duration = Duration::from_millis(250);
 pub(crate) struct Cluster {
     /// How to reach the configured nodes; all others, the address aside, like the first.
     seeds: Vec<Dial>,
-    tls: ServerTls,
     deadline: Duration,
     losses: Losses,
     map: Mutex<Map>,
@@ -86,7 +84,6 @@ impl Cluster {
         }
         Ok(Self {
             seeds,
-            tls: tls.clone(),
             deadline,
             losses: losses.clone(),
             map: Mutex::new(Map {
@@ -222,11 +219,6 @@ impl Cluster {
         known
     }
 
-    /// As [`Servers::renew_tls`](super::Servers::renew_tls).
-    pub(crate) fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
-        self.tls.renew(tls)
-    }
-
     /// As [`Servers::renew_logins`](super::Servers::renew_logins).
     pub(crate) fn renew_logins(&self, urls: &[String]) -> Result<(), StoreError> {
         renew_logins(&self.seeds, urls)
@@ -309,25 +301,16 @@ impl Cluster {
 
 /// Reads an entry of `CLUSTER SLOTS`: first slot, last slot, address of the primary.
 fn range(entry: &Value) -> Option<(u16, u16, String)> {
-    let Value::Array(entry) = entry else {
+    let [first, last, primary, ..] = entry.as_sequence()? else {
         return None;
     };
-    let [
-        Value::Int(first),
-        Value::Int(last),
-        Value::Array(primary),
-        ..,
-    ] = entry.as_slice()
-    else {
+    let [host, port, ..] = primary.as_sequence()? else {
         return None;
     };
-    let [host, Value::Int(port), ..] = primary.as_slice() else {
-        return None;
-    };
-    let host = match host {
-        Value::BulkString(host) => String::from_utf8(host.clone()).ok()?,
-        _ => String::new(), // the node that was asked, or one unknown: see `Dial::to`
-    };
-    let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
-    (first <= last && last < SLOTS).then(|| (first, last, format!("{host}:{port}")))
+    let number = |value| u16::try_from(from_redis_value_ref::<i64>(value).ok()?).ok();
+    let (first, last, port) = (number(first)?, number(last)?, number(port)?);
+    // Nil: the node that was asked, or one unknown: see `Dial::to`.
+    let host: Option<String> = from_redis_value_ref(host).ok()?;
+    let address = format!("{}:{port}", host.unwrap_or_default());
+    (first <= last && last < SLOTS).then_some((first, last, address))
 }

@@ -10,7 +10,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +27,7 @@ use tokio::time::timeout;
 
 use super::tls::ServerTls;
 use crate::StoreError;
-use crate::redis::config::{RedisLogin, RedisTls};
+use crate::redis::config::RedisLogin;
 use crate::redis::trouble::Trouble;
 
 /// The address of a server.
@@ -91,15 +90,6 @@ impl Dial {
         &self.address
     }
 
-    /// Uses these certificates for new connections of all dials that share this [`ServerTls`]; does
-    /// nothing without TLS.
-    ///
-    /// # Errors
-    /// [`StoreError::Misconfigured`] if a certificate or key is invalid; nothing has changed.
-    pub(crate) fn renew(&self, tls: &RedisTls) -> Result<(), StoreError> {
-        self.tls.as_ref().map_or(Ok(()), |known| known.renew(tls))
-    }
-
     /// Uses the login of `like` for new connections of this dial and all its clones.
     pub(crate) fn renew_login(&self, like: &Self) {
         let login = like.login.read().clone();
@@ -156,16 +146,13 @@ impl Dial {
             let waited = patience.as_millis();
             absent(&format_args!("no {kind}connection within {waited} ms"))
         })?;
-        made.map_err(|error| match error {
-            Failed::Way(error) => absent(&error),
-            Failed::Greeting(error) => match error.code() {
-                Some("LOADING" | "MASTERDOWN") => Trouble::Later(error.to_string()),
-                Some(_) => Trouble::Refused(error.to_string()),
-                None if error.kind() == ErrorKind::AuthenticationFailed => {
-                    Trouble::Refused(error.to_string())
-                }
-                None => absent(&error),
-            },
+        made.map_err(|error| match error.code() {
+            Some("LOADING" | "MASTERDOWN") => Trouble::Later(error.to_string()),
+            Some(_) => Trouble::Refused(error.to_string()),
+            None if error.kind() == ErrorKind::AuthenticationFailed => {
+                Trouble::Refused(error.to_string())
+            }
+            None => absent(&error),
         })
     }
 
@@ -187,7 +174,7 @@ impl Dial {
         listening.connect_by(config, patience).await
     }
 
-    async fn open(&self, config: AsyncConnectionConfig) -> Result<ServerConnection, Failed> {
+    async fn open(&self, config: AsyncConnectionConfig) -> RedisResult<ServerConnection> {
         match &self.address {
             ServerAddress::Tcp { host, port } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
@@ -211,13 +198,13 @@ impl Dial {
         &self,
         stream: S,
         config: AsyncConnectionConfig,
-    ) -> Result<ServerConnection, Failed>
+    ) -> RedisResult<ServerConnection>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let login = self.login.read().clone();
         let greeted = MultiplexedConnection::new_with_config(&login, stream, config).await;
-        Ok(ServerConnection::carried(greeted)?)
+        ServerConnection::carried(greeted)
     }
 }
 
@@ -252,24 +239,6 @@ pub(crate) fn renew_logins<'a>(
 
 pub(crate) fn other_servers() -> StoreError {
     StoreError::Misconfigured("a store cannot change to other servers; create a new one".into())
-}
-
-/// The step that failed.
-enum Failed {
-    Way(io::Error),
-    Greeting(redis::RedisError),
-}
-
-impl From<io::Error> for Failed {
-    fn from(error: io::Error) -> Self {
-        Self::Way(error)
-    }
-}
-
-impl From<redis::RedisError> for Failed {
-    fn from(error: redis::RedisError) -> Self {
-        Self::Greeting(error)
-    }
 }
 
 /// A connection; closed when its last clone is dropped.

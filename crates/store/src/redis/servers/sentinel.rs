@@ -16,12 +16,13 @@
 
 mod failover;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redis::Value;
+use redis::{Value, from_redis_value_ref};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -30,7 +31,7 @@ use super::dial::{Dial, ServerAddress, is_encrypted, renew_logins};
 use super::node::{Manner, NodeRole, PAUSE, RedisNode, ScriptCall};
 use super::tls::ServerTls;
 use crate::StoreError;
-use crate::redis::config::{RedisSentinels, RedisTls};
+use crate::redis::config::RedisSentinels;
 use crate::redis::hints::Losses;
 use crate::redis::trouble::Trouble;
 
@@ -45,13 +46,10 @@ const MAX_SENTINELS: usize = 64;
 
 /// Sentinels, and the primary that they name.
 #[derive(Debug)]
-pub(crate) struct Sentinels(Arc<SentinelInner>);
-
-#[derive(Debug)]
-struct SentinelInner {
+pub(crate) struct Sentinels {
     /// The sentinels' name of the primary.
     master: String,
-    sentinels: Vec<RedisNode>,
+    nodes: Vec<RedisNode>,
     known: watch::Sender<Option<Primary>>,
     /// The address of a primary that is replaced, and the time until which no sentinel is believed
     /// that names it.
@@ -126,23 +124,23 @@ impl Sentinels {
         let dial = first.clone().log_in(&config.login);
         let sentinel =
             |dial| RedisNode::new(dial, NodeRole::Any, SENTINEL_TIMEOUT, Losses::default());
-        Ok(Self(Arc::new(SentinelInner {
+        Ok(Self {
             master: config.master.clone(),
             subscribed: dials.iter().map(|_| AtomicBool::default()).collect(),
-            sentinels: dials.into_iter().map(sentinel).collect(),
+            nodes: dials.into_iter().map(sentinel).collect(),
             known: watch::Sender::new(None),
             left: Mutex::default(),
             lookup: Mutex::default(),
             dial,
             patience,
             losses: losses.clone(),
-        })))
+        })
     }
 
     /// Runs a script on the primary, and again while it provably has not run. Callers give up by a
     /// timeout; then `last` holds the reason.
     pub(crate) async fn run(
-        &self,
+        self: &Arc<Self>,
         call: ScriptCall<'_>,
         last: &mut Option<Trouble>,
     ) -> Result<Value, Trouble> {
@@ -163,56 +161,51 @@ impl Sentinels {
         }
     }
 
-    /// As [`Servers::renew_tls`](super::Servers::renew_tls).
-    pub(crate) fn renew_tls(&self, tls: &RedisTls) -> Result<(), StoreError> {
-        self.0.dial.renew(tls)
-    }
-
     /// As [`Servers::renew_logins`](super::Servers::renew_logins).
     pub(crate) fn renew_logins(&self, config: &RedisSentinels) -> Result<(), StoreError> {
-        let sentinels = self.0.sentinels.iter().map(RedisNode::dial);
+        let sentinels = self.nodes.iter().map(RedisNode::dial);
         renew_logins(sentinels, config.urls.iter().take(MAX_SENTINELS))?;
-        let dial = &self.0.dial;
+        let dial = &self.dial;
         dial.renew_login(&dial.clone().log_in(&config.login));
         Ok(())
     }
 
     /// Returns the primary, if a sentinel has named one yet.
     pub(crate) fn known(&self) -> Option<Arc<RedisNode>> {
-        let known = self.0.known.borrow();
+        let known = self.known.borrow();
         known.as_ref().map(|primary| Arc::clone(&primary.node))
     }
 
     /// Returns the primary, if a sentinel names one within `deadline`.
     pub(crate) async fn primary_within(
-        &self,
+        self: &Arc<Self>,
         deadline: Duration,
     ) -> Result<Arc<RedisNode>, Trouble> {
         let mut last = None;
         match timeout(deadline, self.primary(&mut last)).await {
             Ok(node) => Ok(node),
-            Err(_) => Err(last.unwrap_or_else(|| Trouble::Absent(self.0.why()))),
+            Err(_) => Err(last.unwrap_or_else(|| Trouble::Absent(self.why()))),
         }
     }
 
     /// Returns the primary, once a sentinel has named one. Until then, `last` holds the reason.
-    async fn primary(&self, last: &mut Option<Trouble>) -> Arc<RedisNode> {
-        let mut known = self.0.known.subscribe();
+    async fn primary(self: &Arc<Self>, last: &mut Option<Trouble>) -> Arc<RedisNode> {
+        let mut known = self.known.subscribe();
         loop {
             if let Some(primary) = &*known.borrow_and_update() {
                 return Arc::clone(&primary.node);
             }
             self.look_up(LOOKUP_PAUSE);
-            *last = Some(Trouble::Absent(self.0.why()));
+            *last = Some(Trouble::Absent(self.why()));
             let _ = timeout(PAUSE, known.changed()).await;
         }
     }
 
     /// Starts a lookup, unless one is running or was started less than `pause` ago.
-    fn look_up(&self, pause: Duration) {
+    fn look_up(self: &Arc<Self>, pause: Duration) {
         let now = Instant::now();
         {
-            let mut lookup = self.0.lookup.lock();
+            let mut lookup = self.lookup.lock();
             let recent = |last: Instant| now.duration_since(last) < pause;
             if lookup.is_running || lookup.last.is_some_and(recent) {
                 return;
@@ -220,14 +213,14 @@ impl Sentinels {
             lookup.is_running = true;
             lookup.last = Some(now);
         }
-        failover::subscribe(&self.0);
-        let lookup = Lookup(Arc::clone(&self.0));
+        failover::subscribe(self);
+        let lookup = Lookup(Arc::clone(self));
         tokio::spawn(async move { lookup.ask_all().await });
     }
 }
 
 /// A lookup in progress; over when dropped, even if it is cancelled.
-struct Lookup(Arc<SentinelInner>);
+struct Lookup(Arc<Sentinels>);
 
 impl Drop for Lookup {
     fn drop(&mut self) {
@@ -238,7 +231,7 @@ impl Drop for Lookup {
 impl Lookup {
     async fn ask_all(self) {
         let mut asked = JoinSet::new();
-        for index in 0..self.0.sentinels.len() {
+        for index in 0..self.0.nodes.len() {
             let inner = Arc::clone(&self.0);
             asked.spawn(async move { inner.ask(index).await });
         }
@@ -261,17 +254,17 @@ impl Lookup {
         }
         // Epochs begin anew when sentinels are set up anew: a majority may lower the epoch.
         if let Some(newest) = newest
-            && replies * 2 > self.0.sentinels.len()
+            && replies * 2 > self.0.nodes.len()
         {
             self.0.accept(&newest, Backing::Majority);
         }
     }
 }
 
-impl SentinelInner {
+impl Sentinels {
     /// Asks a sentinel for the primary.
     async fn ask(&self, index: usize) -> Result<SentinelReply, String> {
-        let sentinel = &self.sentinels[index];
+        let sentinel = &self.nodes[index];
         let mut pipe = redis::pipe();
         pipe.cmd("SENTINEL")
             .arg("GET-MASTER-ADDR-BY-NAME")
@@ -348,23 +341,10 @@ impl SentinelInner {
 
 /// Reads the answers of a sentinel: the address, and the epoch among the facts.
 fn parse_reply(address: &Value, facts: &Value) -> Option<SentinelReply> {
-    let Value::Array(address) = address else {
-        return None;
-    };
-    let [host, port] = address.as_slice() else {
-        return None;
-    };
-    let facts = match facts {
-        Value::Array(facts) => facts.chunks_exact(2),
-        _ => return None,
-    };
-    let mut epochs = facts.filter(|fact| text(&fact[0]) == Some("config-epoch"));
-    let epoch = epochs.next().and_then(|fact| text(&fact[1])?.parse().ok());
-    Some(SentinelReply {
-        host: text(host).filter(|host| !host.is_empty())?.to_owned(),
-        port: text(port)?.parse().ok()?,
-        epoch: epoch?,
-    })
+    let (host, port): (String, u16) = from_redis_value_ref(address).ok()?;
+    let facts: HashMap<String, String> = from_redis_value_ref(facts).ok()?;
+    let epoch = facts.get("config-epoch")?.parse().ok()?;
+    (!host.is_empty()).then_some(SentinelReply { host, port, epoch })
 }
 
 fn text(value: &Value) -> Option<&str> {

@@ -19,7 +19,7 @@ use redis::{PushInfo, PushKind};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Backing, SENTINEL_TIMEOUT, SentinelInner, SentinelReply, text};
+use super::{Backing, SENTINEL_TIMEOUT, SentinelReply, Sentinels, text};
 use crate::redis::hints::Losses;
 use crate::redis::servers::node::{NodeRole, RedisNode};
 
@@ -45,7 +45,7 @@ const AGREED: Duration = Duration::from_secs(10);
 
 /// A subscription to a sentinel, by its index. Dropped, it may be made again.
 pub(super) struct Subscription {
-    inner: Weak<SentinelInner>,
+    inner: Weak<Sentinels>,
     index: usize,
 }
 
@@ -58,7 +58,7 @@ impl Drop for Subscription {
 }
 
 /// Subscribes to each sentinel that is not subscribed to.
-pub(super) fn subscribe(inner: &Arc<SentinelInner>) {
+pub(super) fn subscribe(inner: &Arc<Sentinels>) {
     for (index, subscribed) in inner.subscribed.iter().enumerate() {
         if !subscribed.swap(true, Ordering::Relaxed) {
             let inner = Arc::downgrade(inner);
@@ -73,7 +73,7 @@ impl Subscription {
     async fn follow(self) -> Option<()> {
         let (sender, mut events) = channel(MAX_EVENTS);
         let connection = {
-            let dial = self.inner.upgrade()?.sentinels[self.index].dial().clone();
+            let dial = self.inner.upgrade()?.nodes[self.index].dial().clone();
             let send = move |event| sender.try_send(event);
             dial.connect_to_listen(SENTINEL_TIMEOUT, send).await.ok()?
         };
@@ -115,7 +115,7 @@ impl Failover {
         })
     }
 
-    async fn follow(self, inner: &SentinelInner, events: &mut Receiver<PushInfo>) {
+    async fn follow(self, inner: &Sentinels, events: &mut Receiver<PushInfo>) {
         let ((old, old_port), (host, port)) = (&self.old, &self.chosen);
         let (Some(old), Some(dial)) = (inner.dial.to(old, *old_port), inner.dial.to(host, *port))
         else {
