@@ -40,11 +40,6 @@ const MAX_PRESENT: usize = 16_384;
 /// Collects requests into batches, each decided by one call.
 #[derive(Debug)]
 pub(super) struct Gather {
-    inner: Arc<GatherInner>,
-}
-
-#[derive(Debug)]
-struct GatherInner {
     servers: Arc<Servers>,
     scripts: Arc<Scripts>,
     hints: Arc<KeyHints>,
@@ -57,7 +52,7 @@ struct BatchQueue {
     pace: KeyPace<WaitingRequest>,
     /// Number of requests that are queued, held back, or being decided.
     present: usize,
-    /// Tasks to start; empty unless the lock is held: see [`GatherInner::hold`].
+    /// Tasks to start; empty unless the lock is held: see [`Gather::hold`].
     errands: SmallVec<[Errand; 2]>,
 }
 
@@ -70,21 +65,23 @@ enum Errand {
 }
 
 impl Gather {
-    pub(super) fn new(servers: Arc<Servers>, scripts: Arc<Scripts>, hints: Arc<KeyHints>) -> Self {
-        Self {
-            inner: Arc::new(GatherInner {
-                servers,
-                scripts,
-                hints,
-                queue: Mutex::default(),
-            }),
-        }
+    pub(super) fn new(
+        servers: Arc<Servers>,
+        scripts: Arc<Scripts>,
+        hints: Arc<KeyHints>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            servers,
+            scripts,
+            hints,
+            queue: Mutex::default(),
+        })
     }
 
     /// Decides a request in a call of its own or with others. All of its limits must have twins.
     /// `now` is used for its pace only.
     pub(super) async fn ask(
-        &self,
+        self: &Arc<Self>,
         ask: RedisRequest<ScriptAct>,
         slot: u16,
         given: Option<UnixMicros>,
@@ -94,7 +91,7 @@ impl Gather {
         let home = Handle::current();
         let waiting = WaitingRequest { ask, answer, home };
         let way = LaneKey { slot, given };
-        self.inner.hold(|queue| {
+        self.hold(|queue| {
             if queue.present >= MAX_PRESENT {
                 let why = format!("{MAX_PRESENT} requests already wait for the store");
                 return Err(Trouble::Absent(why));
@@ -104,18 +101,16 @@ impl Gather {
             match waiting.key() {
                 Some(key) if given.is_none() => {
                     let next = queue.pace.arrives(&key, waiting, MAX_TOGETHER, now);
-                    self.inner.go_on(queue, way, &key, next);
+                    self.go_on(queue, way, &key, next);
                 }
-                _ => self.inner.take_off(queue, way, [waiting]),
+                _ => self.take_off(queue, way, [waiting]),
             }
             Ok(())
         })?;
         let lost = || Trouble::Lost("the call ended without a reply".into());
         answered.await.map_err(|_| lost())
     }
-}
 
-impl GatherInner {
     /// Changes the queue, and starts the resulting tasks after unlocking it, because a runtime
     /// that shuts down drops a new task at once, and that drop locks the queue.
     fn hold<T>(self: &Arc<Self>, change: impl FnOnce(&mut BatchQueue) -> T) -> T {
@@ -128,8 +123,8 @@ impl GatherInner {
             match errand {
                 Errand::Carry(flight) => drop(tokio::spawn(flight.carry_all())),
                 Errand::Wake(way, key, at) => {
-                    let inner = Arc::clone(self);
-                    drop(tokio::spawn(async move { inner.wake(way, key, at).await }));
+                    let gather = Arc::clone(self);
+                    drop(tokio::spawn(async move { gather.wake(way, key, at).await }));
                 }
             }
         }
@@ -145,7 +140,7 @@ impl GatherInner {
     ) {
         if queue.lanes.enter(way, requests) {
             let flight = Flight {
-                inner: Arc::clone(self),
+                gather: Arc::clone(self),
                 way,
                 has_landed: false,
             };
@@ -181,7 +176,7 @@ impl GatherInner {
 /// A worker of a queue; gives up its place when dropped, even if it is cancelled.
 #[derive(Debug)]
 struct Flight {
-    inner: Arc<GatherInner>,
+    gather: Arc<Gather>,
     way: LaneKey,
     has_landed: bool,
 }
@@ -189,7 +184,7 @@ struct Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         if !self.has_landed {
-            self.inner.queue.lock().lanes.land(self.way);
+            self.gather.queue.lock().lanes.land(self.way);
         }
     }
 }
@@ -199,11 +194,11 @@ impl Flight {
     async fn carry_all(mut self) {
         while let Some(group) = self.next() {
             let passengers = Passengers {
-                inner: &self.inner,
+                gather: &self.gather,
                 way: self.way,
                 keys: group.iter().map(WaitingRequest::key).collect(),
             };
-            let replies = self.inner.carry(self.way, &group).await;
+            let replies = self.gather.carry(self.way, &group).await;
             // Before the answers: a caller that then asks again at once is not a concurrent one.
             drop(passengers);
             reply_to_all(group.into_iter().zip(replies));
@@ -213,9 +208,9 @@ impl Flight {
     /// Returns the next batch; `None` if the queue is empty, which ends the worker.
     fn next(&mut self) -> Option<Vec<WaitingRequest>> {
         let way = self.way;
-        let next = self.inner.hold(|queue| {
+        let next = self.gather.hold(|queue| {
             let (group, gone) = queue.lanes.board(way);
-            self.inner.leave(queue, way, gone);
+            self.gather.leave(queue, way, gone);
             if group.is_empty() && queue.lanes.is_empty(way) {
                 queue.lanes.land(way);
                 return None;
@@ -229,7 +224,7 @@ impl Flight {
 
 /// Keys of the requests of a batch; dropped once these have an answer, or never will.
 struct Passengers<'a> {
-    inner: &'a Arc<GatherInner>,
+    gather: &'a Arc<Gather>,
     way: LaneKey,
     keys: Vec<Alone>,
 }
@@ -237,12 +232,12 @@ struct Passengers<'a> {
 impl Drop for Passengers<'_> {
     fn drop(&mut self) {
         let keys = std::mem::take(&mut self.keys);
-        self.inner
-            .hold(|queue| self.inner.leave(queue, self.way, keys));
+        self.gather
+            .hold(|queue| self.gather.leave(queue, self.way, keys));
     }
 }
 
-impl GatherInner {
+impl Gather {
     /// Counts requests out; those that were held back because of them may be sent.
     fn leave(self: &Arc<Self>, queue: &mut BatchQueue, way: LaneKey, keys: Vec<Alone>) {
         if keys.is_empty() {

@@ -86,7 +86,7 @@ use turns::Turns;
 pub struct RedisStore {
     config: RedisConfig,
     servers: Arc<Servers>,
-    gather: Gather,
+    gather: Arc<Gather>,
     turns: Turns,
     denied: DenialCache,
     limits: KnownLimits,
@@ -244,33 +244,25 @@ impl RedisStore {
             Some(script) if self.has_script(&ask) => {
                 let (act, items) = (script.act, ask.items);
                 let asked = RedisRequest { act, items };
-                match self.gather.ask(asked, slot, given, sent).await {
-                    Ok(BatchReply {
-                        ask,
-                        reply: Ok((decisions, now)),
-                    }) => {
+                let (items, reply) = match self.gather.ask(asked, slot, given, sent).await {
+                    Ok(BatchReply { ask, reply }) => (ask.items, reply),
+                    Err(trouble) => (SmallVec::new(), Err(trouble)),
+                };
+                match reply {
+                    Ok((decisions, now)) => {
                         self.latest.store(now.get(), Ordering::Relaxed);
                         if remembers {
-                            self.denied.note(&ask.items, &decisions, sent);
+                            self.denied.note(&items, &decisions, sent);
                         }
                         Ok((script.answer)(decisions))
                     }
                     // The script reads values of its own numbers only.
-                    Ok(BatchReply {
-                        ask: RedisRequest { items, .. },
-                        reply: Err(Trouble::Foreign(_)),
-                    }) => {
-                        let ask = RedisRequest {
-                            act: named_act,
-                            items,
-                        };
+                    Err(Trouble::Foreign(_)) => {
+                        let act = named_act;
+                        let ask = RedisRequest { act, items };
                         self.exchanged(&ask, keys, slot, given, sent).await
                     }
-                    Ok(BatchReply {
-                        reply: Err(trouble),
-                        ..
-                    })
-                    | Err(trouble) => Err(trouble),
+                    Err(trouble) => Err(trouble),
                 }
             }
             _ => self.exchanged(&ask, keys, slot, given, sent).await,

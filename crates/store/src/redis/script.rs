@@ -72,26 +72,31 @@ impl Scripts {
 
     /// Returns the script of a short twin.
     pub(super) fn short(&self, source: &'static str) -> Arc<Script> {
-        if let Some(script) = self.short.read().get(source) {
-            return Arc::clone(script);
-        }
-        let (once, each) = source.split_once(EACH).unwrap_or(("", source));
-        let text = SHORT.replace(ONCE, once).replace(EACH, each);
-        let script = Arc::new(Script::new(&text));
-        self.short.write().insert(source, Arc::clone(&script));
-        script
+        kept(&self.short, source, || {
+            let (once, each) = source.split_once(EACH).unwrap_or(("", source));
+            SHORT.replace(ONCE, once).replace(EACH, each)
+        })
     }
 
     /// Returns the script of these cores, by tag and source.
     pub(super) fn decide(&self, cores: &BTreeMap<u8, &'static str>) -> Arc<Script> {
-        let tags: Vec<u8> = cores.keys().copied().collect();
-        if let Some(script) = self.decide.read().get(&tags) {
-            return Arc::clone(script);
-        }
-        let script = Arc::new(Script::new(&compose(cores)));
-        self.decide.write().insert(tags, Arc::clone(&script));
-        script
+        let tags = cores.keys().copied().collect();
+        kept(&self.decide, tags, || compose(cores))
     }
+}
+
+/// Returns a script of some, which is made by its text when it is first needed.
+fn kept<K: Ord>(
+    scripts: &RwLock<BTreeMap<K, Arc<Script>>>,
+    key: K,
+    text: impl FnOnce() -> String,
+) -> Arc<Script> {
+    if let Some(script) = scripts.read().get(&key) {
+        return Arc::clone(script);
+    }
+    let script = Arc::new(Script::new(&text()));
+    scripts.write().insert(key, Arc::clone(&script));
+    script
 }
 
 fn compose(cores: &BTreeMap<u8, &'static str>) -> String {

@@ -42,7 +42,7 @@ pub(super) fn settle<A: Act>(
         place,
         states,
         lend: act.kind().lend(),
-        now,
+        now: now.time(),
     })
 }
 
@@ -68,7 +68,7 @@ struct ItemStates<'a> {
     place: &'a [usize],
     states: &'a mut [AnyState],
     lend: Lend,
-    now: UnixMicros,
+    now: Time,
 }
 
 impl RequestStates for ItemStates<'_> {
@@ -77,7 +77,7 @@ impl RequestStates for ItemStates<'_> {
     }
 
     fn now(&self) -> Time {
-        self.now.time()
+        self.now
     }
 
     fn mode(&self, at: usize) -> Mode {
@@ -95,25 +95,19 @@ impl RequestStates for ItemStates<'_> {
     }
 
     fn charges_even_if_refused(&self, at: usize) -> bool {
-        self.items[at]
-            .limit
-            .algorithm
-            .charges_even_if_refused(self.lend)
+        let limit = &self.items[at].limit;
+        limit.algorithm.charges_even_if_refused(self.lend)
     }
 
     fn look(&mut self, at: usize, cost: Permits) -> Decision {
-        let state = &self.states[self.place[at]];
-        self.items[at]
-            .limit
-            .algorithm
-            .look(state, self.now.time(), cost)
+        let (item, state) = (&self.items[at], &self.states[self.place[at]]);
+        item.limit.algorithm.look(state, self.now, cost)
     }
 
     fn charge(&mut self, at: usize) -> Decision {
         let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
-        item.limit
-            .algorithm
-            .lend(state, self.now.time(), item.cost, self.lend)
+        let algorithm = &item.limit.algorithm;
+        algorithm.lend(state, self.now, item.cost, self.lend)
     }
 
     /// Releases a loan to a name by that name; refunds other charges.
@@ -123,7 +117,7 @@ impl RequestStates for ItemStates<'_> {
             self.release(at);
             return;
         }
-        let (state, now) = (&mut self.states[self.place[at]], self.now.time());
+        let (state, now) = (&mut self.states[self.place[at]], self.now);
         let algorithm = &item.limit.algorithm;
         let _ = match item.receipt {
             Some(receipt) => algorithm.try_give_back(state, now, item.cost, receipt),
@@ -137,27 +131,25 @@ impl RequestStates for ItemStates<'_> {
 
     fn owe(&mut self, at: usize, cost: Permits) -> Decision {
         let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
-        let (algorithm, now) = (&item.limit.algorithm, self.now.time());
+        let (algorithm, now) = (&item.limit.algorithm, self.now);
         let promised = algorithm.try_reserve(state, now, cost, Nanos::MAX);
         promised.unwrap_or_else(|_| algorithm.decide(state, now, cost))
     }
 
     fn release(&mut self, at: usize) -> Permits {
         let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
-        let release = |id| item.limit.algorithm.release(state, self.now.time(), id);
+        let release = |id| item.limit.algorithm.release(state, self.now, id);
         item.lease.map_or(Permits::ZERO, release)
     }
 
     fn renew(&mut self, at: usize) -> Option<Nanos> {
         let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
-        item.limit
-            .algorithm
-            .renew(state, self.now.time(), item.lease?)
+        item.limit.algorithm.renew(state, self.now, item.lease?)
     }
 
     fn ban(&mut self, at: usize, span: Nanos) -> Decision {
         let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
-        let (algorithm, now) = (&item.limit.algorithm, self.now.time());
+        let (algorithm, now) = (&item.limit.algorithm, self.now);
         let _ = algorithm.try_ban(state, now, span); // checked by the act
         algorithm.look(state, now, Permits::ZERO)
     }
@@ -167,14 +159,13 @@ impl RequestStates for ItemStates<'_> {
         let algorithm = &item.limit.algorithm;
         GrantAnswer {
             granted: algorithm.try_grant(state, item.cost, id).ok(), // checked by the act
-            decision: algorithm.look(state, self.now.time(), Permits::ZERO),
+            decision: algorithm.look(state, self.now, Permits::ZERO),
         }
     }
 
     fn forget(&mut self, at: usize) -> bool {
         let (item, state) = (&self.items[at], &mut self.states[self.place[at]]);
-        let now = self.now.time();
-        let was_there = item.limit.algorithm.expires_at(state, now) > now;
+        let was_there = item.limit.algorithm.expires_at(state, self.now) > self.now;
         *state = AnyState::default();
         was_there
     }
