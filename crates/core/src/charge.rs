@@ -57,6 +57,12 @@ impl<'a> Key<'a> {
         })
     }
 
+    /// True if the bytes are exactly the parts, as a [`KeyBuilder`] writes them.
+    pub fn is_whole(self) -> bool {
+        let written = |part: &[u8]| part.len() + if part.len() < LONG.into() { 1 } else { 3 };
+        self.parts().map(written).sum::<usize>() == self.0.len()
+    }
+
     /// The values as text, for people; bytes that are not UTF-8 are replaced.
     pub fn display_parts(self) -> impl Iterator<Item = Cow<'a, str>> {
         self.parts().map(String::from_utf8_lossy)
@@ -190,7 +196,9 @@ mod tests {
             for part in parts {
                 builder.part(part);
             }
-            assert_eq!(Key::from_bytes(&bytes).parts().collect::<Vec<_>>(), parts);
+            let key = Key::from_bytes(&bytes);
+            assert_eq!(key.parts().collect::<Vec<_>>(), parts);
+            assert!(key.is_whole());
         }
     }
 
@@ -198,5 +206,8 @@ mod tests {
     fn damaged_bytes_end_the_list() {
         assert_eq!(Key::from_bytes(&[5, b'a']).parts().count(), 0);
         assert_eq!(Key::from_bytes(&[255, 1]).parts().count(), 0);
+        for damaged in [&[5, b'a'][..], &[255, 1], &[1, b'a', 2], &[255, 1, 0, b'a']] {
+            assert!(!Key::from_bytes(damaged).is_whole(), "{damaged:?}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ratekeeper_core::{Charge, Key, KeyBuilder, LeaseId};
+use ratekeeper_core::{Charge, Key, LeaseId};
 
 /// Version of the layout.
 const VERSION: u8 = 1;
@@ -115,7 +115,8 @@ impl FromStr for Permit {
         let (&length, rest) = rest.split_first().ok_or(NoPermit)?;
         let (name, key) = rest.split_at_checked(length.into()).ok_or(NoPermit)?;
         let plain = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'=');
-        if !(1..=MAX_NAME).contains(&name.len()) || !name.iter().all(plain) || !is_whole(key) {
+        let is_name = (1..=MAX_NAME).contains(&name.len()) && name.iter().all(plain);
+        if !is_name || !Key::from_bytes(key).is_whole() {
             return Err(NoPermit);
         }
         Ok(Self {
@@ -131,16 +132,6 @@ pub(crate) fn lends(charge: &Charge<'_>) -> bool {
     charge.limit.algorithm.concurrency().is_some()
 }
 
-/// Returns true if the bytes are exactly the bytes of a key.
-pub(crate) fn is_whole(key: &[u8]) -> bool {
-    let mut again = Vec::with_capacity(key.len());
-    let mut builder = KeyBuilder::new(&mut again);
-    for part in Key::from_bytes(key).parts() {
-        builder.part(part);
-    }
-    again == key
-}
-
 /// Encodes bytes in base64 for URLs.
 pub(crate) fn encoded(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
@@ -154,6 +145,8 @@ pub(crate) fn decoded(text: &str, most: usize) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use ratekeeper_core::KeyBuilder;
+
     use super::*;
 
     fn permit(limit: &str, parts: &[&[u8]]) -> Permit {

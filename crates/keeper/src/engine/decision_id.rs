@@ -22,7 +22,7 @@ use ratekeeper_core::{Key, KeyBuilder, LeaseId, Nanos, Permits, Time};
 use ratekeeper_policy::{Charges, Correction, Entry, Policy, Rule};
 use sha2::{Digest as _, Sha256};
 
-use crate::permit::{decoded, encoded, is_whole};
+use crate::permit::{decoded, encoded};
 
 /// Version of the layout.
 const VERSION: u8 = 4;
@@ -255,7 +255,8 @@ impl MadeCharge {
         let cost = cost.fold(0, |sum, byte| sum << 8 | u64::from(*byte));
         let (length, rest) = rest.split_first_chunk::<2>()?;
         let (key, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
-        if flags > MADE | WIDE || limit.is_empty() || !limit.is_ascii() || !is_whole(key) {
+        let is_key = Key::from_bytes(key).is_whole();
+        if flags > MADE | WIDE || limit.is_empty() || !limit.is_ascii() || !is_key {
             return None;
         }
         let charge = Self {

@@ -80,19 +80,21 @@ impl<K: LimitKey + ?Sized> LimitKey for &K {
     }
 }
 
-macro_rules! bytes_as_they_are {
-    ($($of:ty: $bytes:expr;)*) => {$(
+/// Implements [`LimitKey`] by the bytes of an expression.
+macro_rules! limit_keys {
+    ($($(#[$doc:meta])* $of:ty: |$key:ident| $bytes:expr;)*) => {$(
+        $(#[$doc])*
         impl LimitKey for $of {
             #[inline]
             fn key_bytes(&self) -> impl AsRef<[u8]> + Send {
-                let bytes: fn(&Self) -> &[u8] = $bytes;
-                bytes(self)
+                let $key = self;
+                $bytes
             }
         }
     )*};
 }
 
-bytes_as_they_are! {
+limit_keys! {
     str: |key| key.as_bytes();
     String: |key| key.as_bytes();
     Box<str>: |key| key.as_bytes();
@@ -102,47 +104,24 @@ bytes_as_they_are! {
     Vec<u8>: |key| key;
     Box<[u8]>: |key| key;
     Arc<[u8]>: |key| key;
+    Ipv4Addr: |key| key.octets();
+    Ipv6Addr: |key| key.octets();
+    /// One count for all requests together.
+    (): |_key| [];
 }
+
+macro_rules! numbers {
+    ($($number:ty)*) => {
+        limit_keys! { $($number: |key| key.to_le_bytes();)* }
+    };
+}
+
+numbers! { u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize }
 
 impl<const LENGTH: usize> LimitKey for [u8; LENGTH] {
     #[inline]
     fn key_bytes(&self) -> impl AsRef<[u8]> + Send {
         self
-    }
-}
-
-/// One count for all requests together.
-impl LimitKey for () {
-    #[inline]
-    fn key_bytes(&self) -> impl AsRef<[u8]> + Send {
-        []
-    }
-}
-
-macro_rules! numbers {
-    ($($number:ty)*) => {$(
-        impl LimitKey for $number {
-            #[inline]
-            fn key_bytes(&self) -> impl AsRef<[u8]> + Send {
-                self.to_le_bytes()
-            }
-        }
-    )*};
-}
-
-numbers! { u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize }
-
-impl LimitKey for Ipv4Addr {
-    #[inline]
-    fn key_bytes(&self) -> impl AsRef<[u8]> + Send {
-        self.octets()
-    }
-}
-
-impl LimitKey for Ipv6Addr {
-    #[inline]
-    fn key_bytes(&self) -> impl AsRef<[u8]> + Send {
-        self.octets()
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn name(prefix: &str, label: &Label, key: Key<'_>) -> Box<[u8]> {
     } = label;
     let mut name = String::with_capacity(prefix.len() + limit.len() + key.as_bytes().len() + 16);
     name.extend([prefix, ":{"]);
-    let mut parts = well_formed(key).then(|| key.parts());
+    let mut parts = key.is_whole().then(|| key.parts());
     match &mut parts {
         _ if *is_final => name.extend([FINAL, "}:"]),
         Some(parts) => {
@@ -154,16 +154,6 @@ pub(super) fn escaped(text: &str) -> String {
     let mut name = String::new();
     push_value(&mut name, text.as_bytes());
     name
-}
-
-/// Returns true if the bytes of the key are exactly its parts, encoded.
-fn well_formed(key: Key<'_>) -> bool {
-    let mut bytes = Vec::with_capacity(key.as_bytes().len());
-    let mut builder = KeyBuilder::new(&mut bytes);
-    for part in key.parts() {
-        builder.part(part);
-    }
-    bytes == key.as_bytes()
 }
 
 /// Appends a value, escaped, or hashed if that is too long. No escaped value begins with `#`.
