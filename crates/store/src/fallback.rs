@@ -48,6 +48,7 @@ use crate::{
     StoreCall, StoreError,
 };
 pub(crate) use acts::FallbackAct;
+use acts::FallbackCall;
 pub use health::{FallbackCounts, Health, HealthChange, OpCalls};
 
 /// When the breaker opens and closes again. It opens sooner than one for a service would, because
@@ -83,8 +84,7 @@ pub trait Remote: Store + 'static {
 pub struct Fallback<S>(Arc<FallbackInner<S>>);
 
 #[derive(Debug)]
-#[expect(unnameable_types, reason = "sealed, as acts are")]
-pub struct FallbackInner<S> {
+pub(crate) struct FallbackInner<S> {
     main: S,
     local: MemoryStore,
     nodes: NonZeroU32,
@@ -296,6 +296,11 @@ impl<S: Remote> Store for Fallback<S> {
             }
         }
         act.check(items)?;
-        act.perform(&self.0, items, now).await
+        act.perform(FallbackCall {
+            fallback: &self.0,
+            items,
+            now,
+        })
+        .await
     }
 }

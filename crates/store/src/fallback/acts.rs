@@ -1,6 +1,6 @@
 //! Acts on a store that may fail, and the part of the memory store while it fails.
 
-use ratekeeper_core::{Charge, Decision, Nanos, Outage, Permits, Time};
+use ratekeeper_core::{Charge, Outage, Permits, Time};
 use smallvec::SmallVec;
 
 use super::{FallbackInner, Remote};
@@ -8,7 +8,7 @@ use crate::act::{
     Act, ActItem as _, ActualCost, Ban, ChargeCorrection, ChargeOrigin, Decide, GiveBack, Grant,
     Look, Release, Renew, Reset, Settle, Settled,
 };
-use crate::{Decisions, StoreCall, StoreError};
+use crate::{StoreCall, StoreError};
 
 /// An act on a store that may fail.
 #[expect(unnameable_types, reason = "sealed, as acts are")]
@@ -16,54 +16,62 @@ pub trait FallbackAct: Act {
     /// Performs the act on the store, and if that fails, where it has an effect, on the memory store.
     fn perform<S: Remote>(
         self,
-        fallback: &FallbackInner<S>,
-        items: &[Self::Item<'_>],
-        now: Time,
+        call: FallbackCall<'_, '_, S, Self>,
     ) -> impl StoreCall<Self::Answer> {
-        fallback.ask(self, items, now)
+        call.fallback.ask(self, call.items, call.now)
     }
 }
 
+/// A call of a store that may fail.
+#[expect(unnameable_types, reason = "sealed, as acts are")]
+#[derive(Debug)]
+pub struct FallbackCall<'a, 'i, S, A: Act> {
+    pub(super) fallback: &'a FallbackInner<S>,
+    pub(super) items: &'a [A::Item<'i>],
+    pub(super) now: Time,
+}
+
+impl<S: Remote, A: FallbackAct> FallbackCall<'_, '_, S, A> {
+    /// Performs the act on the store.
+    fn ask(&self, act: A) -> impl StoreCall<A::Answer> {
+        self.fallback.ask(act, self.items, self.now)
+    }
+
+    /// Performs the act on the memory store.
+    fn here(&self, act: A) -> A::Answer {
+        let local = &self.fallback.local;
+        local.settle_now(act, self.items, self.now)
+    }
+}
+
+type Answer<A> = Result<<A as Act>::Answer, StoreError>;
+
 impl FallbackAct for Decide {
-    async fn perform<S: Remote>(
-        self,
-        fallback: &FallbackInner<S>,
-        charges: &[Self::Item<'_>],
-        now: Time,
-    ) -> Result<Decisions, StoreError> {
-        let asked = fallback.ask(self, charges, now).await;
-        asked.or_else(|error| fallback.decide_without(charges, Some(self.0), now, error))
+    async fn perform<S: Remote>(self, call: FallbackCall<'_, '_, S, Self>) -> Answer<Self> {
+        let (lend, now) = (Some(self.0), call.now);
+        let asked = call.ask(self).await;
+        asked.or_else(|error| call.fallback.decide_without(call.items, lend, now, error))
     }
 }
 
 impl FallbackAct for Look {
-    async fn perform<S: Remote>(
-        self,
-        fallback: &FallbackInner<S>,
-        charges: &[Self::Item<'_>],
-        now: Time,
-    ) -> Result<Decisions, StoreError> {
-        let asked = fallback.ask(self, charges, now).await;
-        asked.or_else(|error| fallback.decide_without(charges, None, now, error))
+    async fn perform<S: Remote>(self, call: FallbackCall<'_, '_, S, Self>) -> Answer<Self> {
+        let (lend, now) = (None, call.now);
+        let asked = call.ask(self).await;
+        asked.or_else(|error| call.fallback.decide_without(call.items, lend, now, error))
     }
 }
 
 /// Without the store, only charges made here can be given back. Fails, and gives nothing back, if
 /// some were not made here.
 impl FallbackAct for GiveBack {
-    async fn perform<S: Remote>(
-        self,
-        fallback: &FallbackInner<S>,
-        charges: &[Self::Item<'_>],
-        now: Time,
-    ) -> Result<(), StoreError> {
-        let Err(error) = fallback.ask(self, charges, now).await else {
+    async fn perform<S: Remote>(self, call: FallbackCall<'_, '_, S, Self>) -> Answer<Self> {
+        let (fallback, items, now) = (call.fallback, call.items, call.now);
+        let Err(error) = call.ask(self).await else {
             return Ok(());
         };
-        let shares: SmallVec<[Charge<'_>; 4]> = charges
-            .iter()
-            .map(|charge| fallback.scaled(charge))
-            .collect();
+        let shares: SmallVec<[Charge<'_>; 4]> =
+            items.iter().map(|charge| fallback.scaled(charge)).collect();
         if !shares.iter().all(|share| fallback.is_owed_here(share, now)) {
             return Err(error);
         }
@@ -77,13 +85,9 @@ impl FallbackAct for GiveBack {
 /// the rest is forgiven. Fails, and settles nothing else, if some charges were made in the store, or
 /// if a limit does not count here.
 impl FallbackAct for Settle {
-    async fn perform<S: Remote>(
-        self,
-        fallback: &FallbackInner<S>,
-        settled: &[Self::Item<'_>],
-        now: Time,
-    ) -> Result<(), StoreError> {
-        let (here, there): (SettledList<'_>, SettledList<'_>) = settled
+    async fn perform<S: Remote>(self, call: FallbackCall<'_, '_, S, Self>) -> Answer<Self> {
+        let (fallback, items, now) = (call.fallback, call.items, call.now);
+        let (here, there): (SettledList<'_>, SettledList<'_>) = items
             .iter()
             .copied()
             .partition(|item| item.correction() == ChargeCorrection::Keep);
@@ -130,16 +134,11 @@ impl<S: Remote> FallbackInner<S> {
 
 /// Fails if the store does, because its states would not be forgotten.
 impl FallbackAct for Reset {
-    async fn perform<S: Remote>(
-        self,
-        fallback: &FallbackInner<S>,
-        charges: &[Self::Item<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[bool; 4]>, StoreError> {
+    async fn perform<S: Remote>(self, call: FallbackCall<'_, '_, S, Self>) -> Answer<Self> {
         // A debit between the two would charge the key anew for usage that is reset.
-        let _turn = fallback.debiting.lock().await;
-        let mut there = fallback.ask(self, charges, now).await?;
-        let here = fallback.local.settle_now(self, charges, now);
+        let _turn = call.fallback.debiting.lock().await;
+        let mut there = call.ask(self).await?;
+        let here = call.here(self);
         for (there, here) in there.iter_mut().zip(here) {
             *there |= here;
         }
@@ -149,14 +148,9 @@ impl FallbackAct for Reset {
 
 /// Fails if the store does. The ban holds here as well, for the time without the store.
 impl FallbackAct for Ban {
-    async fn perform<S: Remote>(
-        self,
-        fallback: &FallbackInner<S>,
-        charges: &[Self::Item<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Decision; 4]>, StoreError> {
-        let there = fallback.ask(self, charges, now).await?;
-        fallback.local.settle_now(self, charges, now);
+    async fn perform<S: Remote>(self, call: FallbackCall<'_, '_, S, Self>) -> Answer<Self> {
+        let there = call.ask(self).await?;
+        call.here(self);
         Ok(there)
     }
 }
@@ -168,20 +162,15 @@ impl FallbackAct for Grant {}
 /// Gives permits back where they were lent. Fails if some were not lent here, and the store does
 /// not answer.
 impl FallbackAct for Release {
-    async fn perform<S: Remote>(
-        self,
-        fallback: &FallbackInner<S>,
-        holds: &[Self::Item<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Permits; 4]>, StoreError> {
-        let here = fallback.local.settle_now(self, holds, now);
+    async fn perform<S: Remote>(self, call: FallbackCall<'_, '_, S, Self>) -> Answer<Self> {
+        let here = call.here(self);
         let share = |(back, hold): (&Permits, &Self::Item<'_>)| {
-            let sharers = fallback.sharers(hold.charge().limit).get();
+            let sharers = call.fallback.sharers(hold.charge().limit).get();
             Permits::new(back.get() / u64::from(sharers))
         };
-        let mut back: SmallVec<[Permits; 4]> = here.iter().zip(holds).map(share).collect();
+        let mut back: SmallVec<[Permits; 4]> = here.iter().zip(call.items).map(share).collect();
         if back.contains(&Permits::ZERO) {
-            let there = fallback.ask(self, holds, now).await?;
+            let there = call.ask(self).await?;
             for (back, there) in back.iter_mut().zip(there) {
                 *back = (*back).max(there);
             }
@@ -191,15 +180,10 @@ impl FallbackAct for Release {
 }
 
 impl FallbackAct for Renew {
-    async fn perform<S: Remote>(
-        self,
-        fallback: &FallbackInner<S>,
-        holds: &[Self::Item<'_>],
-        now: Time,
-    ) -> Result<SmallVec<[Option<Nanos>; 4]>, StoreError> {
-        let mut spans = fallback.local.settle_now(self, holds, now);
+    async fn perform<S: Remote>(self, call: FallbackCall<'_, '_, S, Self>) -> Answer<Self> {
+        let mut spans = call.here(self);
         if spans.iter().any(Option::is_none) {
-            let there = fallback.ask(self, holds, now).await?;
+            let there = call.ask(self).await?;
             for (span, there) in spans.iter_mut().zip(there) {
                 *span = span.or(there);
             }
