@@ -244,37 +244,19 @@ pub use {
 #[cfg(doctest)]
 struct FailOpenIdioms;
 
-/// The code of the README compiles and runs.
+/// The code of the READMEs and the guides compiles, and most of it runs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
-struct Readme;
-
-/// The code of the crate's own README compiles and runs.
-#[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct CrateReadme;
-
-/// The code of the guide compiles and runs.
-#[cfg(all(doctest, feature = "actix"))]
-#[doc = include_str!("../middleware.md")]
-struct Guide;
-
-/// The code of the guide compiles and runs.
-#[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/in-a-program.md")]
-struct ProgramGuide;
-
-/// The code of the guide compiles.
-#[cfg(all(doctest, feature = "tokio"))]
-#[doc = include_str!("../governor.md")]
-struct GovernorGuide;
-
-/// The code of the guide compiles.
-#[cfg(all(doctest, feature = "policy", feature = "redis"))]
-#[doc = include_str!("../../../docs/guide/redis.md")]
-struct RedisGuide;
-
-/// The code of the guide compiles and runs.
-#[cfg(all(doctest, feature = "metrics", feature = "tracing"))]
-#[doc = include_str!("../../../docs/guide/metrics.md")]
-struct MetricsGuide;
+#[cfg_attr(feature = "actix", doc = include_str!("../middleware.md"))]
+#[cfg_attr(feature = "tokio", doc = include_str!("../governor.md"))]
+#[cfg_attr(
+    all(feature = "policy", feature = "redis"),
+    doc = include_str!("../../../docs/guide/redis.md")
+)]
+#[cfg_attr(
+    all(feature = "metrics", feature = "tracing"),
+    doc = include_str!("../../../docs/guide/metrics.md")
+)]
+struct Guides;
