@@ -197,32 +197,20 @@ impl Origin {
 
     /// The phase, on a clock of origin `other`, of a grid of `width` with `phase` on this clock:
     /// below `width`.
+    #[expect(clippy::cast_possible_truncation, reason = "less than the width")]
     #[must_use]
     pub(crate) const fn phase_on(self, other: Self, phase: Nanos, width: Nanos) -> Nanos {
-        let width = width.0;
-        if width == 0 {
+        if width.0 == 0 {
             return Nanos::ZERO;
         }
-        // Both are below `width`: so is their sum, modulo `width`, and nothing overflows.
-        let (zero, phase) = (self.0 % width, phase.0 % width);
-        let since_1970 = match zero.checked_sub(width - phase) {
-            Some(rest) => rest,
-            None => zero + phase,
-        };
-        let other = other.0 % width;
-        Nanos(match since_1970.checked_sub(other) {
-            Some(rest) => rest,
-            None => since_1970 + (width - other),
-        })
+        let phase = self.0 as u128 + phase.0 as u128 + (width.0 - other.0 % width.0) as u128;
+        Nanos((phase % width.0 as u128) as u64)
     }
 
     /// The phase of a grid of `width` with windows that begin at whole multiples since 1970.
     #[must_use]
     pub const fn phase(self, width: Nanos) -> Nanos {
-        if width.0 == 0 {
-            return Nanos::ZERO;
-        }
-        Nanos((width.0 - self.0 % width.0) % width.0)
+        Self::UNIX.phase_on(self, Nanos::ZERO, width)
     }
 }
 
