@@ -115,14 +115,9 @@ impl<A: Algorithm<State: WordState>, C: Clock> CellLimiter<A, C> {
     where
         A: Refund,
     {
-        let CellGrant {
-            decision,
-            cost,
-            made,
-            mark,
-        } = grant;
-        let (now, receipt) = (self.clock.now(), Receipt::of(&decision, made));
-        let returned = self.returns.since(mark);
+        let (now, cost) = (self.clock.now(), grant.cost);
+        let receipt = Receipt::of(&grant.decision, grant.made);
+        let returned = self.returns.since(grant.mark);
         let Some(returned) = returned.filter(|_| receipt.paid > now) else {
             return;
         };

@@ -274,21 +274,18 @@ impl AdaptiveConcurrency {
 
     /// Records work that began at `began` and ended at `now`.
     fn report(&self, began: Time, now: Time, end: End) {
-        let mut course = lock(&self.course);
-        let AdaptiveCourse {
-            settings,
-            level,
-            window,
-        } = &mut *course;
-        window.add(began, now, end);
-        if !window.is_over(now, settings) {
+        let course = &mut *lock(&self.course);
+        course.window.add(began, now, end);
+        if !course.window.is_over(now, &course.settings) {
             return;
         }
         let at_work = self.in_flight.load(Ordering::Relaxed);
         let peak = self.peak.swap(at_work, Ordering::Relaxed).max(at_work);
-        let sample = window.close(now, u32::try_from(peak).unwrap_or(u32::MAX));
-        *level = settings.law.next(settings.bounds, *level, &sample);
-        self.limit.store(level.limit().into(), Ordering::Relaxed);
+        let peak = u32::try_from(peak).unwrap_or(u32::MAX);
+        let (sample, settings) = (course.window.close(now, peak), &course.settings);
+        course.level = settings.law.next(settings.bounds, course.level, &sample);
+        self.limit
+            .store(course.level.limit().into(), Ordering::Relaxed);
     }
 }
 

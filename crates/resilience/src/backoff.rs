@@ -113,13 +113,11 @@ impl Attempts {
     #[must_use = "wait for the returned time, or stop if it is `None`"]
     pub fn next_wait(&mut self, random: &mut impl Random) -> Option<Nanos> {
         self.count()?;
-        let Backoff {
-            base, cap, jitter, ..
-        } = self.backoff;
-        let (base, cap) = (Nanos::from(base), Nanos::from(cap));
+        let backoff = &self.backoff;
+        let (base, cap) = (Nanos::from(backoff.base), Nanos::from(backoff.cap));
         let doubled = base.as_nanos().saturating_mul(1 << self.steps.min(63));
         let longest = Nanos::from_nanos(doubled).min(cap);
-        let wait = match jitter {
+        let wait = match backoff.jitter {
             Jitter::Without => longest,
             Jitter::Full => random.up_to(longest),
             Jitter::Decorrelated => {

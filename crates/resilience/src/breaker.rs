@@ -276,15 +276,9 @@ impl Breaker {
 
     /// Opens, and returns until when.
     fn open(&self, course: &mut BreakerCourse, now: Time) -> Time {
-        let BreakerSettings {
-            open_base,
-            open_cap,
-            ..
-        } = self.settings;
-        let doubled = Nanos::from(open_base)
-            .as_nanos()
-            .saturating_mul(1 << course.streak.min(63));
-        let longest = doubled.min(Nanos::from(open_cap).as_nanos());
+        let [base, cap] = [self.settings.open_base, self.settings.open_cap].map(Nanos::from);
+        let doubled = base.as_nanos().saturating_mul(1 << course.streak.min(63));
+        let longest = doubled.min(cap.as_nanos());
         let shortest = longest - longest / 5;
         let span = Nanos::from_nanos(shortest)..=Nanos::from_nanos(longest);
         let until = now + course.random.between(span);

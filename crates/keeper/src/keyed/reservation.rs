@@ -114,22 +114,16 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         &self,
         reservation: KeyedReservation,
     ) -> Result<bool, Unsupported> {
-        let KeyedReservation {
-            key,
-            cost,
-            reserved,
-            limiter,
-            version,
-        } = reservation;
-        let cancelled = self.with(&key, cost, |charge, now| {
+        let mine = reservation;
+        let cancelled = self.with(&mine.key, mine.cost, |charge, now| {
             charge.limit.algorithm.supports(Call::Refund)?;
-            if (limiter, version) != (self.id, charge.limit.version) {
+            if (mine.limiter, mine.version) != (self.id, charge.limit.version) {
                 return Ok(false);
             }
-            self.store.cancel(charge, reserved, now)
+            self.store.cancel(charge, mine.reserved, now)
         })?;
         if cancelled {
-            self.lines.wake(&key);
+            self.lines.wake(&mine.key);
         }
         Ok(cancelled)
     }

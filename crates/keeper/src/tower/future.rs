@@ -160,10 +160,8 @@ where
                 }
                 Projected::Serving { future, pass } => {
                     let mut result = ready!(future.poll(context));
-                    let Pass {
-                        mut hold,
-                        mut terms,
-                    } = take(pass); // an error gives back the permits
+                    let pass = take(pass); // an error gives back the permits
+                    let (mut hold, mut terms) = (pass.hold, pass.terms);
                     let mut costs = None;
                     match &mut result {
                         Ok(response) => costs = answered(response, &mut hold, terms.as_deref_mut()),

@@ -109,11 +109,7 @@ impl GateSettings {
     /// Passes a request that a limit in shadow mode refuses, or any limit of a layer in shadow
     /// mode.
     fn shadowed(&self, denied: Denied) -> Pass {
-        let Denied {
-            denial,
-            hold,
-            mut terms,
-        } = denied;
+        let (denial, mut terms) = (denied.denial, denied.terms);
         add(&self.tally.passed);
         add(&self.tally.shadowed);
         call(self.on_shadow.as_deref(), &denial);
@@ -124,8 +120,10 @@ impl GateSettings {
         if let Ok(names) = HeaderValue::try_from(names.join(", ")) {
             terms.fields.add(SHADOW, names);
         }
-        let terms = Some(Box::new(terms));
-        Pass { hold, terms }
+        Pass {
+            hold: denied.hold,
+            terms: Some(Box::new(terms)),
+        }
     }
 
     pub(super) fn counts(&self) -> Counts {

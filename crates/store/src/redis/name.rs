@@ -33,19 +33,15 @@ const FINAL: &str = "#final";
 
 /// Returns the name of `key` under a limit.
 pub(super) fn name(prefix: &str, label: &Label, key: Key<'_>) -> Box<[u8]> {
-    let Label {
-        limit,
-        shape,
-        is_final,
-    } = label;
+    let (limit, shape) = (&*label.limit, &*label.shape);
     let mut name = String::with_capacity(prefix.len() + limit.len() + key.as_bytes().len() + 16);
     name.extend([prefix, ":{"]);
     let mut parts = key.is_whole().then(|| key.parts());
     match &mut parts {
-        _ if *is_final => name.extend([FINAL, "}:"]),
+        _ if label.is_final => name.extend([FINAL, "}:"]),
         Some(parts) => {
             let Some(subject) = parts.next() else {
-                name.extend([&**limit, "}", shape]);
+                name.extend([limit, "}", shape]);
                 return name.into_bytes().into();
             };
             push_value(&mut name, subject);
@@ -56,8 +52,8 @@ pub(super) fn name(prefix: &str, label: &Label, key: Key<'_>) -> Box<[u8]> {
             name.push_str("}!");
         }
     }
-    name.extend([&**limit, shape]);
-    if parts.is_none() && *is_final {
+    name.extend([limit, shape]);
+    if parts.is_none() && label.is_final {
         name.push('!');
         push_value(&mut name, key.as_bytes());
     }

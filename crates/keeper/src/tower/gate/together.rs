@@ -208,9 +208,7 @@ impl<S: Store + 'static, C: Timer + 'static> Together<S, C> {
     }
 
     fn ruling(&self, charges: &MemberCharges, admitted: Admitted) -> Ruling {
-        let Admitted {
-            decisions, lease, ..
-        } = admitted;
+        let (decisions, lease) = (admitted.decisions, admitted.lease);
         let each = charges.iter().zip(&decisions.each).zip(&self.described);
         let shown = each.map(|((charge, decision), described)| {
             let limited = Limited::By(charge.limit.algorithm.clone());

@@ -243,16 +243,11 @@ impl<S: Store + 'static, C: Timer + 'static> ByPolicy<S, C> {
 
     #[inline]
     fn decided(&self, answer: &mut Answer, admitted: Admitted) -> RequestGuard {
-        let Admitted {
-            decisions,
-            lease,
-            error,
-        } = admitted;
-        if let (Some(error), Some(callback)) = (error, &self.on_store_error) {
-            callback(&error);
+        if let (Some(error), Some(callback)) = (&admitted.error, &self.on_store_error) {
+            callback(error);
         }
-        answer.set(decisions);
-        answer.lease = lease;
+        answer.set(admitted.decisions);
+        answer.lease = admitted.lease;
         let corrections = Corrections {
             keeper: Arc::clone(&self.keeper),
             on_store_error: self.on_store_error.clone(),
