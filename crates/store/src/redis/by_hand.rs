@@ -43,11 +43,8 @@ impl RedisStore {
 
     async fn run_by_hand(&self, arguments: Vec<Vec<u8>>) -> Result<Option<Vec<u8>>, StoreError> {
         let name = name::by_hand(&self.config.prefix);
-        let call = ScriptCall {
-            script: &self.scripts.by_hand,
-            keys: &[&name],
-            arguments: &arguments,
-        };
+        let keys = [&*name];
+        let call = ScriptCall::new(&self.scripts.by_hand, &keys, &arguments);
         match self.servers.run(slot_of(&name), call).await? {
             Value::BulkString(table) => Ok(Some(table)),
             Value::Nil => Ok(None),

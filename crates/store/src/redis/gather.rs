@@ -286,13 +286,10 @@ impl Gather {
         let Some((script, arguments)) = batch.script(&self.scripts, given, hints) else {
             return Err(Trouble::Refused("a limit has no Lua form".into()));
         };
-        let call = ScriptCall {
-            script: &script,
-            keys: &batch.names(),
-            arguments: &arguments,
-        };
+        let names = batch.names();
+        let call = ScriptCall::new(&script, &names, &arguments);
         let answer = self.servers.run(slot, call).await?;
-        let found = ScriptReply::read(answer, call.keys.len())?;
+        let found = ScriptReply::read(answer, names.len())?;
         let (each, after) = batch.settle(&found);
         if given.is_none() {
             self.hints.note(&batch, &found, &after, losses);

@@ -144,11 +144,7 @@ impl RedisServer {
     /// As [`ping`](Self::ping).
     pub async fn run_script(&self) -> Result<(), StoreError> {
         let server_clock = [Vec::new()];
-        let call = ScriptCall {
-            script: &self.scripts.load,
-            keys: &[],
-            arguments: &server_clock,
-        };
+        let call = ScriptCall::new(&self.scripts.load, &[], &server_clock);
         let found = async {
             let answer = self.node.run(call, Manner::Plain).await?;
             ScriptReply::read(answer, 0)

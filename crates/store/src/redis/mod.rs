@@ -326,13 +326,9 @@ impl RedisStore {
         let names = exchange.names();
         let _turns = self.turns.take(&names).await;
         let remembers = given.is_none();
-        let given = given.map_or(Vec::new(), |now| now.get().to_string().into());
+        let given = [given.map_or(Vec::new(), |now| now.get().to_string().into())];
         for lost in 1..=TRIES {
-            let load = ScriptCall {
-                script: &self.scripts.load,
-                keys: &names,
-                arguments: std::slice::from_ref(&given),
-            };
+            let load = ScriptCall::new(&self.scripts.load, &names, &given);
             let losses = self.hints.losses.so_far();
             let found = self.find(slot, load).await?;
             let hints = self.hints.of(&exchange.batch).filter(|_| remembers);
@@ -347,11 +343,7 @@ impl RedisStore {
                 note();
                 return Ok(exchanged.answer);
             };
-            let swap = ScriptCall {
-                script: &self.scripts.swap,
-                keys: &names,
-                arguments: &arguments,
-            };
+            let swap = ScriptCall::new(&self.scripts.swap, &names, &arguments);
             if self.servers.run(slot, swap).await? == Value::Int(1) {
                 note();
                 return Ok(exchanged.answer);

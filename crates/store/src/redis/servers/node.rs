@@ -49,12 +49,24 @@ pub(crate) enum Manner {
 /// A script, its keys and its arguments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScriptCall<'a> {
-    pub(crate) script: &'a Script,
+    script: &'a Script,
     pub(crate) keys: &'a [&'a [u8]],
-    pub(crate) arguments: &'a [Vec<u8>],
+    arguments: &'a [Vec<u8>],
 }
 
-impl ScriptCall<'_> {
+impl<'a> ScriptCall<'a> {
+    pub(crate) const fn new(
+        script: &'a Script,
+        keys: &'a [&'a [u8]],
+        arguments: &'a [Vec<u8>],
+    ) -> Self {
+        Self {
+            script,
+            keys,
+            arguments,
+        }
+    }
+
     fn command(&self, name: &str, script: &str) -> Cmd {
         let mut command = redis::cmd(name);
         command.arg(script).arg(self.keys.len());

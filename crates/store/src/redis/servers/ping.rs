@@ -18,11 +18,8 @@ impl Remote for RedisStore {
         let (mut answered, mut trouble) = (false, None);
         for third in 0..thirds {
             let name = probe_name(&self.config.prefix, third);
-            let call = ScriptCall {
-                script: &self.scripts.ping,
-                keys: &[&name],
-                arguments: &[],
-            };
+            let keys = [&*name];
+            let call = ScriptCall::new(&self.scripts.ping, &keys, &[]);
             let deadline = self.config.deadline;
             let found = tokio::time::timeout(deadline, self.find(slot_of(&name), call)).await;
             match found.unwrap_or_else(|_| Err(no_answer(deadline))) {

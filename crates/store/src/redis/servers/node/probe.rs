@@ -47,11 +47,8 @@ impl Probed {
             };
             let answer = match &self.name {
                 Some(name) => {
-                    let write = ScriptCall {
-                        script: &script,
-                        keys: &[name],
-                        arguments: &[],
-                    };
+                    let keys = [&**name];
+                    let write = ScriptCall::new(&script, &keys, &[]);
                     node.send_to(write, Manner::Plain).await
                 }
                 None => node.query(&redis::cmd("PING")).await,
