@@ -60,6 +60,20 @@ pub enum LimitKeys {
 }
 
 impl Limit {
+    /// The first version of a limit of all keys, which all processes count together, and of which
+    /// each keeps its share while the store fails.
+    pub fn new(name: impl Into<Arc<str>>, id: LimitId, algorithm: impl Into<AnyAlgorithm>) -> Self {
+        Self {
+            name: name.into(),
+            id,
+            version: 1,
+            algorithm: algorithm.into(),
+            outage: Outage::default(),
+            scope: LimitScope::default(),
+            keys: LimitKeys::default(),
+        }
+    }
+
     /// Returns the limit that has its numbers for some keys; itself if it has its own.
     pub fn family(&self) -> (LimitId, &Arc<str>) {
         match &self.keys {

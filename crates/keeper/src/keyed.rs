@@ -34,8 +34,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ratekeeper_core::{
-    AlgorithmSet, AnyAlgorithm, Charge, Decision, Error, Gcra, Key, Limit, LimitId, LimitKeys,
-    LimitScope, Outage, Permits, Quota, Time,
+    AlgorithmSet, AnyAlgorithm, Charge, Decision, Error, Gcra, Key, Limit, LimitId, Permits, Quota,
+    Time,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
@@ -179,17 +179,10 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     where
         A: AlgorithmSet,
     {
+        let limit = Limit::new("keyed", LimitId::new(0), algorithm.into().patient());
         Self {
             store: MemoryStore::of::<A>(memory),
-            limit: Latest::new(Limit {
-                name: "keyed".into(),
-                id: LimitId::new(0),
-                version: 1,
-                outage: Outage::Local,
-                scope: LimitScope::Cluster,
-                keys: LimitKeys::All,
-                algorithm: algorithm.into().patient(),
-            }),
+            limit: Latest::new(limit),
             lines: KeyLines::default(),
             most_waiting: MostWaiting::default(),
             id: unique(),

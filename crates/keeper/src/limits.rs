@@ -22,10 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use ratekeeper_core::{
-    AnyAlgorithm, Charge, Decision, Error, Gcra, Limit, LimitKeys, LimitScope, Outage, Permits,
-    Quota,
-};
+use ratekeeper_core::{AnyAlgorithm, Charge, Decision, Error, Gcra, Limit, Outage, Permits, Quota};
 use ratekeeper_store::{Lock, MemoryConfig, MemoryStore, Settled, Store, StoreError};
 use smallvec::SmallVec;
 
@@ -168,15 +165,8 @@ impl<S: Store, C: Clock> Limits<S, C> {
             return Ok(again.on_outage(Outage::default()));
         }
         let name: Arc<str> = name.into();
-        let limit = Arc::new(NumberedLimit::new(Limit {
-            name: Arc::clone(&name),
-            id: self.next_id(),
-            version: 1,
-            algorithm,
-            outage: Outage::default(),
-            scope: LimitScope::Cluster,
-            keys: LimitKeys::All,
-        }));
+        let limit = Limit::new(Arc::clone(&name), self.next_id(), algorithm);
+        let limit = Arc::new(NumberedLimit::new(limit));
         let entry = NameEntry {
             limit: Arc::clone(&limit),
             free: false,

@@ -9,8 +9,8 @@
 
 use ratekeeper::{Clock, SystemClock};
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Gcra, Key, KeyBuilder, Limit, LimitId, LimitKeys, LimitScope, Nanos,
-    Outage, Permits, Time, Window,
+    AnyAlgorithm, Charge, Gcra, Key, KeyBuilder, Limit, LimitId, Nanos, Outage, Permits, Time,
+    Window,
 };
 use ratekeeper_store::{RedisStore, Store, StoreError};
 
@@ -226,13 +226,8 @@ fn limits() -> [Limit; 3] {
     let bucket = |quota: &str| Gcra::token_bucket(quota.parse().expect(WITHIN)).expect(WITHIN);
     let window = Window::fixed("3/1h".parse().expect(WITHIN), Nanos::ZERO).expect(WITHIN);
     let limit = |(id, algorithm): (u32, AnyAlgorithm)| Limit {
-        name: format!("check-{id}").into(),
-        id: LimitId::new(id),
-        version: 1,
         outage: Outage::Deny,
-        scope: LimitScope::Cluster,
-        keys: LimitKeys::All,
-        algorithm,
+        ..Limit::new(format!("check-{id}"), LimitId::new(id), algorithm)
     };
     let wide = bucket("1000000/1s");
     [

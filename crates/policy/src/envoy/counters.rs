@@ -17,8 +17,8 @@
 //! counter lasts at least as long as the window does.
 
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, Denials, KeyBuilder, Limit, LimitId, LimitKeys, LimitScope,
-    Nanos, Origin, Outage, Permits, Quota, QuotaReset, Window,
+    Algorithm as _, AnyAlgorithm, Denials, KeyBuilder, Limit, LimitId, Nanos, Origin, Permits,
+    Quota, QuotaReset, Window,
 };
 
 use super::rule::LevelName;
@@ -72,17 +72,9 @@ fn quota(width: Nanos) -> Quota {
 fn limit(name: String, window: impl Into<AnyAlgorithm>) -> Limit {
     let algorithm = window.into();
     debug_assert_eq!(algorithm.capacity(), CAPACITY);
-    Limit {
-        name: name.into(),
-        id: LimitId::default(),
-        // Counters of one name change only where the clock's zero is moved: then the keeper
-        // gives them a higher version, and their states are converted.
-        version: 1,
-        outage: Outage::Local,
-        scope: LimitScope::Cluster,
-        keys: LimitKeys::All,
-        algorithm,
-    }
+    // Counters of one name change only where the clock's zero is moved: then the keeper gives them
+    // a version above the first, and their states are converted.
+    Limit::new(name, LimitId::default(), algorithm)
 }
 
 /// Writes the key of a multiplied span's window.

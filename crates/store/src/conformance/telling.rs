@@ -1,23 +1,15 @@
 //! Telling: the helper functions that build the steps of stories.
 
 use ratekeeper_core::{
-    AnyAlgorithm, BanTerms, Banning, Charge, Edge, Gcra, Key, Limit, LimitId, LimitKeys,
-    LimitScope, Mode, Nanos, Outage, Permits, Quota, SubBuckets, Time, Window,
+    AnyAlgorithm, BanTerms, Banning, Charge, Edge, Gcra, Key, Limit, LimitId, Mode, Nanos, Permits,
+    Quota, SubBuckets, Time, Window,
 };
 
 use super::{StoryAct, StoryAnswer, StoryCharge, StoryOutcome, StoryStep};
 
 /// A limit of the cluster for tests, named `limit-ID`, that keeps its share while its store fails.
 pub fn limit(id: u32, algorithm: impl Into<AnyAlgorithm>) -> Limit {
-    Limit {
-        name: format!("limit-{id}").into(),
-        id: LimitId::new(id),
-        version: 1,
-        outage: Outage::Local,
-        scope: LimitScope::Cluster,
-        keys: LimitKeys::All,
-        algorithm: algorithm.into(),
-    }
+    Limit::new(format!("limit-{id}"), LimitId::new(id), algorithm)
 }
 
 /// A newer version of a limit.
