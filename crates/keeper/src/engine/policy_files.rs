@@ -1,7 +1,7 @@
 //! Policy files: reads the files that a policy names.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use ratekeeper_policy::config::PolicyFiles;
@@ -23,10 +23,14 @@ use ratekeeper_policy::config::PolicyFiles;
 /// ```
 pub fn read_policy_files(policy: &str, home: &Path) -> PolicyFiles {
     PolicyFiles::read(policy, |name, most| {
-        let mut bytes = Vec::new();
-        File::open(home.join(name))
-            .and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes))
-            .map_err(|error| error.to_string())?;
-        Ok(bytes)
+        let bytes = read_start(&home.join(name), most as u64 + 1);
+        bytes.map_err(|error| error.to_string())
     })
+}
+
+/// Reads at most so many bytes of a file.
+pub(super) fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

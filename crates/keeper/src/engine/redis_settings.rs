@@ -17,6 +17,8 @@ use ratekeeper_store::{
     RedisConfig, RedisIdentity, RedisLogin, RedisSentinels, RedisServers, RedisTls, StoreError,
 };
 
+use super::policy_files::read_start;
+
 /// Longest secret read from a file.
 const MAX_SECRET_BYTES: u64 = 4 << 10;
 /// Bytes of a certificate or key file.
@@ -104,7 +106,7 @@ fn node_name(node: &NodeName) -> Result<String, StoreError> {
 /// Reads the files of `[store.redis.tls]`.
 fn tls_files(tls: &StoreTls) -> Result<RedisTls, StoreError> {
     let read = |name: &str, path: &Path| {
-        let bytes = read(path, MAX_PEM_BYTES);
+        let bytes = read_start(path, MAX_PEM_BYTES);
         bytes.map_err(|why| {
             let place = path.display();
             StoreError::Misconfigured(format!(
@@ -147,7 +149,7 @@ pub fn read_secret(name: &str, secret: &Secret) -> Result<String, StoreError> {
     };
     let found = match secret {
         Secret::Env(variable) => std::env::var(variable).map_err(|why| absent(&why))?,
-        Secret::File(path) => read(path, MAX_SECRET_BYTES)
+        Secret::File(path) => read_start(path, MAX_SECRET_BYTES)
             .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other))
             .map_err(|why| absent(&why))?,
     };
@@ -157,14 +159,6 @@ pub fn read_secret(name: &str, secret: &Secret) -> Result<String, StoreError> {
         return Err(absent(&"the value is empty"));
     }
     Ok(found.to_owned())
-}
-
-fn read(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path)?;
-    file.take(most).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// Returns the URL with the login and database of the policy.
