@@ -48,7 +48,7 @@ use ratekeeper_store::{GivenBack, Lock, Marks};
 
 use crate::latest::Latest;
 use crate::{Clock, SystemClock};
-use desk::{behind_the_line, never, permits};
+use desk::{never, permits};
 pub use grant::Grant;
 pub(crate) use grant::GrantOrigin;
 use line::WaitLine;
@@ -383,17 +383,6 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     #[cfg(feature = "tower")]
     pub(crate) fn refusal(&self, cost: Permits) -> Decision {
         self.behind_the_line(self.clock.now(), cost)
-    }
-
-    /// Returns the decision for a caller that does not wait while others do.
-    fn behind_the_line(&self, now: Time, cost: Permits) -> Decision {
-        behind_the_line(&self, |cost| self.look(now, cost), now, cost)
-    }
-
-    /// Returns the decision about a charge; nothing is charged.
-    fn look(&self, now: Time, cost: Permits) -> Decision {
-        self.place
-            .read(|state| self.with(|algorithm| algorithm.look(state, now, cost)))
     }
 }
 

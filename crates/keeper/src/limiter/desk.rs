@@ -106,6 +106,19 @@ pub(crate) fn behind_the_line(
     }
 }
 
+impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
+    /// Returns the decision for a caller that does not wait while others do.
+    pub(super) fn behind_the_line(&self, now: Time, cost: Permits) -> Decision {
+        behind_the_line(&self, |cost| self.look(now, cost), now, cost)
+    }
+
+    /// Returns the decision about a charge; nothing is charged.
+    pub(super) fn look(&self, now: Time, cost: Permits) -> Decision {
+        self.place
+            .read(|state| self.with(|algorithm| algorithm.look(state, now, cost)))
+    }
+}
+
 impl<A: LimiterAlgorithm, C: Clock> Waitable for &Limiter<A, C> {
     fn line(&self) -> &WaitLine {
         &self.line

@@ -34,8 +34,8 @@ mod saved;
 use ratekeeper_core::{Decision, GrantId, Granted, Lend, Listed, Nanos, Permits, Receipt, Time};
 
 use super::EvictionCounts;
-use super::budget::{MemoryBudget, Purpose};
-use super::flat::{self, Flat};
+use super::budget::MemoryBudget;
+use super::flat::Flat;
 use super::key::{KeyHasher, StoredKey};
 pub(super) use moves::MovedState;
 pub(super) use promise::Ahead;
@@ -318,74 +318,6 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         }
         new.rescale(&mut self.floor, &old, now, promised);
         true
-    }
-
-    pub(super) fn history(&self, now: Time) -> TableHistory {
-        TableHistory {
-            evicted: self.evicted,
-            forgotten: self.forgotten,
-            floor: self.used(&self.floor, now),
-            keys: self.len(),
-        }
-    }
-
-    /// Empties the table; passes each key, with its usage as cost, to `each`.
-    pub(super) fn drain_used(
-        &mut self,
-        now: Time,
-        budget: &MemoryBudget,
-        each: &mut dyn FnMut(&TableAsk<'_>),
-    ) {
-        let bytes = self.bytes();
-        let mut entries = std::mem::replace(&mut self.entries, Flat::new());
-        for slot in entries.as_slots_mut() {
-            let Some(entry) = slot.take() else {
-                continue;
-            };
-            let (hash, cost) = (entry.key.rehash(&self.hasher), self.used(&entry.state, now));
-            entry.key.show(|key| {
-                each(&TableAsk {
-                    cost,
-                    ..TableAsk::new(key, hash, now, budget)
-                });
-            });
-        }
-        self.heap_bytes = 0;
-        budget.give(bytes);
-    }
-
-    /// Takes over the history of a table before its keys are [carried](Self::carry) over.
-    pub(super) fn inherit(&mut self, history: TableHistory, now: Time, budget: &MemoryBudget) {
-        self.evicted = history.evicted;
-        self.forgotten = history.forgotten;
-        let floor = self.used_up(history.floor, now);
-        self.algorithm.stricter(&mut self.floor, &floor);
-        self.resize(flat::slots_for(history.keys), now, Purpose::Move, budget);
-    }
-
-    /// Takes over a key that had used `ask.cost` under another algorithm; evicts it if there is no
-    /// room for it.
-    pub(super) fn carry(&mut self, ask: &TableAsk<'_>) {
-        let state = self.used_up(ask.cost, ask.now);
-        if state == A::State::default() {
-            return;
-        }
-        let heap = self.heap_of(ask.key.len());
-        if !self.entries.is_full() && ask.budget.take(heap, Purpose::Move) {
-            self.insert(K::new(ask.key), ask.hash, state);
-        } else {
-            self.algorithm.stricter(&mut self.floor, &state);
-            self.evicted.budget += 1;
-        }
-    }
-
-    fn used(&self, state: &A::State, now: Time) -> Permits {
-        self.algorithm.usage(state, now.max(self.forgotten))
-    }
-
-    fn used_up(&self, used: Permits, now: Time) -> A::State {
-        self.algorithm
-            .state_with_usage(used, now.max(self.forgotten))
     }
 }
 

@@ -1,9 +1,11 @@
-//! Moves: a key that goes on by other numbers of its limit.
+//! Moves: keys that go on by other numbers of their limit, or by another algorithm.
 
 use ratekeeper_core::{AnyAlgorithm, AnyState, Decision, Listed, Nanos, Permits, Time};
 
+use super::super::budget::{MemoryBudget, Purpose};
+use super::super::flat::{Flat, slots_for};
 use super::super::key::StoredKey;
-use super::{StateTable, TableAsk};
+use super::{StateTable, TableAsk, TableHistory};
 
 /// The state of a key on its way to other numbers.
 pub(in crate::memory) struct MovedState {
@@ -89,5 +91,81 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
     pub(in crate::memory) fn has(&self, hash: u64) -> bool {
         let is_it = |entry: &super::TableEntry<K, A::State>| entry.key.rehash(&self.hasher) == hash;
         self.entries.find(hash, is_it).is_some()
+    }
+}
+
+/// To another algorithm.
+impl<A: Listed, K: StoredKey> StateTable<A, K> {
+    pub(in crate::memory) fn history(&self, now: Time) -> TableHistory {
+        TableHistory {
+            evicted: self.evicted,
+            forgotten: self.forgotten,
+            floor: self.used(&self.floor, now),
+            keys: self.len(),
+        }
+    }
+
+    /// Empties the table; passes each key, with its usage as cost, to `each`.
+    pub(in crate::memory) fn drain_used(
+        &mut self,
+        now: Time,
+        budget: &MemoryBudget,
+        each: &mut dyn FnMut(&TableAsk<'_>),
+    ) {
+        let bytes = self.bytes();
+        let mut entries = std::mem::replace(&mut self.entries, Flat::new());
+        for slot in entries.as_slots_mut() {
+            let Some(entry) = slot.take() else {
+                continue;
+            };
+            let (hash, cost) = (entry.key.rehash(&self.hasher), self.used(&entry.state, now));
+            entry.key.show(|key| {
+                each(&TableAsk {
+                    cost,
+                    ..TableAsk::new(key, hash, now, budget)
+                });
+            });
+        }
+        self.heap_bytes = 0;
+        budget.give(bytes);
+    }
+
+    /// Takes over the history of a table before its keys are [carried](Self::carry) over.
+    pub(in crate::memory) fn inherit(
+        &mut self,
+        history: TableHistory,
+        now: Time,
+        budget: &MemoryBudget,
+    ) {
+        self.evicted = history.evicted;
+        self.forgotten = history.forgotten;
+        let floor = self.used_up(history.floor, now);
+        self.algorithm.stricter(&mut self.floor, &floor);
+        self.resize(slots_for(history.keys), now, Purpose::Move, budget);
+    }
+
+    /// Takes over a key that had used `ask.cost` under another algorithm; evicts it if there is no
+    /// room for it.
+    pub(in crate::memory) fn carry(&mut self, ask: &TableAsk<'_>) {
+        let state = self.used_up(ask.cost, ask.now);
+        if state == A::State::default() {
+            return;
+        }
+        let heap = self.heap_of(ask.key.len());
+        if !self.entries.is_full() && ask.budget.take(heap, Purpose::Move) {
+            self.insert(K::new(ask.key), ask.hash, state);
+        } else {
+            self.algorithm.stricter(&mut self.floor, &state);
+            self.evicted.budget += 1;
+        }
+    }
+
+    fn used(&self, state: &A::State, now: Time) -> Permits {
+        self.algorithm.usage(state, now.max(self.forgotten))
+    }
+
+    fn used_up(&self, used: Permits, now: Time) -> A::State {
+        self.algorithm
+            .state_with_usage(used, now.max(self.forgotten))
     }
 }
