@@ -92,8 +92,9 @@ fn elastic<'a>(
     let base = draft.table.text("limit")?;
     let most = match (up_to.value.split_once('/'), base.value.split_once('/')) {
         (Some((most, period)), Some((number, own))) if period == own => {
-            let (most, number) = (most.parse::<u64>().ok()?, number.parse::<u64>().ok()?);
-            Some(most).filter(|most| *most > number)
+            let numbers = most.parse().ok().zip(number.parse().ok());
+            let larger = numbers.filter(|(most, number): &(u64, u64)| most > number);
+            larger.map(|(most, _)| most)
         }
         _ => None,
     };
