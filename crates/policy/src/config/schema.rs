@@ -11,8 +11,8 @@ use super::fields::{MAX_NAME, POLICY};
 /// A date, or a date and a time.
 const MOMENT: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ].+)?$";
 
-/// A quantity with decimals, of a limit with a `unit`.
-const DECIMAL: &str = "^[0-9]+[.][0-9]+$";
+/// A quantity in quotes, of a limit with a `unit`.
+const DECIMAL: &str = "^[0-9]+([.][0-9]+)?$";
 
 /// Returns the JSON Schema of the policy file, generated.
 ///

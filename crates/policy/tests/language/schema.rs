@@ -48,20 +48,31 @@ fn schema_and_parser_agree() {
 
 #[test]
 fn quantities_of_a_unit_have_decimals() {
-    let text = r#"
-version = 1
-[[limit]]
-name = "purchases"
-key = ["ip"]
-unit = { name = "USD", decimals = 2 }
-bucket = { size = "200.00", refill = "50.50/24h", step = true }
-cost = "attr:amount"
-"#;
-    parse(text, Context::default()).unwrap();
-    let json = in_json(&toml::from_str(text).unwrap());
     let validator = jsonschema::draft202012::new(&schema()).unwrap();
-    let error = validator.validate(&json).err();
-    assert!(error.is_none(), "{error:?}");
+    let bucket = "bucket = { size = \"200.00\", refill = \"50.50/24h\", step = true }";
+    for (quantity, cost) in [
+        (bucket, "\"attr:amount\""),
+        ("limit = \"12.50/1d\"", "\"1.50\""),
+        ("limit = \"12.50/1d\"", "{ reserve = \"2.50\" }"),
+        (
+            bucket,
+            "[{ is = \"1.50\", path = \"/a\" }, { is = \"2\", path = \"/b\" }]",
+        ),
+        ("balance = { start = \"0\", max = \"100\" }", "3"),
+        (
+            "balance = { start = \"1.50\", max = \"100.00\" }",
+            "\"attr:amount\"",
+        ),
+    ] {
+        let text = format!(
+            "version = 1\n[[limit]]\nname = \"a\"\nkey = [\"ip\"]\n\
+             unit = {{ name = \"USD\", decimals = 2 }}\n{quantity}\ncost = {cost}\n"
+        );
+        parse(&text, Context::default()).unwrap();
+        let json = in_json(&toml::from_str(&text).unwrap());
+        let error = validator.validate(&json).err();
+        assert!(error.is_none(), "{text}{error:?}");
+    }
 }
 
 /// Returns a value as tools that read TOML hand it on: dates as text.

@@ -4,7 +4,7 @@ use ratekeeper_core::{Nanos, Quota};
 
 use super::{MAX_AT_ONCE, MAX_COLD_FACTOR, MAX_SUB_BUCKETS, MILLISECOND, ROLLING};
 use crate::config::document::shape::{
-    AMOUNT, Either, Flag, SPAN, Shape, Whole, Word, fields, pattern, span,
+    AMOUNT, Amount, Either, Flag, SPAN, Shape, Whole, Word, fields, pattern, span,
 };
 
 /// `lease`: leases are reported in milliseconds.
@@ -35,7 +35,7 @@ fields! {
     }
 
     pub(super) QUEUE = "a queue" {
-        required max: AMOUNT, "100",
+        required max: Whole(1, Quota::MAX_PERMITS), "100",
             "Maximum number of requests that wait at once.";
         optional max_wait: SPAN, "\"2s\"",
             "Maximum wait of a request; a request that would wait longer is refused.";
@@ -50,7 +50,7 @@ fields! {
     }
 
     pub(super) BALANCE = "`balance`" {
-        optional start: Whole(0, Quota::MAX_PERMITS), "100",
+        optional start: Amount(0, Quota::MAX_PERMITS), "100",
             "Credits of a key that was never seen (default 0).";
         required max: AMOUNT, "1000000",
             "Maximum number of credits of a key.";

@@ -1,11 +1,9 @@
 //! Fields of costs, and of reports that correct them: prices, estimates, and results that count.
 
-use ratekeeper_core::Quota;
-
 use super::requests::MATCH;
 use super::{AMOUNT_SOURCE, DAY, MILLISECOND};
 use crate::config::document::shape::{
-    Either, Shape, TEXT, Table, Values, Whole, fields, name, pattern, span, tables,
+    AMOUNT, Either, Shape, TEXT, Table, Values, Whole, fields, name, pattern, span, tables,
 };
 
 /// Maximum number of statuses, and of outcomes: they are compared one by one.
@@ -14,18 +12,17 @@ const STATUS_CLASS: &str = "^[1-5]xx$";
 
 /// `report_within`: until then the store keeps a record of each request; ids count milliseconds.
 pub(super) const WITHIN: Shape = span(MILLISECOND, DAY);
-const PERMITS: Shape = Whole(1, Quota::MAX_PERMITS);
 /// Maximum number of prices of a limit: each is compared with a request.
 const MAX_PRICES: usize = 100;
 /// `reserve`: a number, an attribute, a value of the body, or a list of prices.
 const AMOUNTS: &[Shape] = &[
-    PERMITS,
+    AMOUNT,
     pattern(AMOUNT_SOURCE),
     tables(&PRICE, 1..=MAX_PRICES, "limit.cost.reserve"),
 ];
 /// `cost`: the same, or a table.
 pub(super) const COSTS: &[Shape] = &[
-    PERMITS,
+    AMOUNT,
     pattern(AMOUNT_SOURCE),
     Table(&ESTIMATE),
     tables(&PRICE, 1..=MAX_PRICES, "limit.cost"),
@@ -33,7 +30,7 @@ pub(super) const COSTS: &[Shape] = &[
 
 fields! {
     PRICE = "a price" {
-        required is: PERMITS, "10",
+        required is: AMOUNT, "10",
             "Cost of the requests of this price, whatever their caller states. Of all prices of a \
              request the highest counts, and 1 without any.";
         shared MATCH { method host path header descriptor };
