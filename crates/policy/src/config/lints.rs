@@ -11,6 +11,7 @@ use ratekeeper_core::Algorithm as _;
 
 use super::limit::refusal::Responses;
 use super::limit::{alert, ban, cost, scope};
+use super::quantity::unit::as_written;
 use super::quantity::{QuantityKind, Refill, balance};
 use super::{Draft, Table, codes, error, warning};
 use crate::{Cost, KeyPart, MissingKey, Role, RuleMode, Settings};
@@ -46,6 +47,7 @@ fn never_passes(draft: &Draft<'_>) {
         _ if draft.table.table("cost").is_some() => ("a request", "reserve"),
         _ => ("a request", "cost"),
     };
+    let [capacity, cost] = [capacity, cost].map(|it| as_written(it, draft.rule.unit.as_ref()));
     let message = format!("{draft} can never let {which} pass");
     let label = format!("costs more than the {capacity} that the limit holds");
     error(codes::COST_TOO_HIGH, draft.cost_at, message, label)

@@ -110,8 +110,12 @@ impl<'a> Dated<'a> {
         let (name, rolling) = (self.word, self.duration());
         let label = format!("\"{name}\" is a calendar {name}, but no time zone is set");
         let message = "calendar limit without a time zone";
+        // As it stands in the policy: it may be converted from another unit.
+        let written = text.at.source().map(|it| it.trim_matches(['"', '\'']));
+        let number = written.and_then(|it| Some(it.split_once('/')?.0.to_owned()));
+        let number = number.unwrap_or_else(|| permits.to_string());
         error(codes::NO_ZONE, text.at, message, label).help(format!(
-            "add `timezone = \"UTC\"` at the top, or write \"{permits}/{rolling}\" for a \
+            "add `timezone = \"UTC\"` at the top, or write \"{number}/{rolling}\" for a \
                  rolling {name}"
         ));
     }

@@ -9,7 +9,7 @@
 //! The values of such a limit are converted before anything else reads them, by moving the point: no
 //! number is ever a float.
 
-use ratekeeper_core::Quota;
+use ratekeeper_core::{Permits, Quota};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -47,6 +47,16 @@ pub(crate) fn unit(table: Table<'_>) -> Option<Unit> {
     let decimals = unit.number("decimals")?;
     let name = unit.text("name")?.value;
     Some(Unit::new(name, decimals))
+}
+
+/// Returns permits as the policy writes them: `"12.50"` in a unit, else `1250`.
+pub(crate) fn as_written(permits: Permits, unit: Option<&Unit>) -> String {
+    let Some(unit) = unit else {
+        return permits.to_string();
+    };
+    let shown = unit.show(permits.get()).to_string();
+    let (number, _) = shown.split_once(' ').unwrap_or((&shown, ""));
+    format!("\"{number}\"")
 }
 
 /// Returns a limit in words, with its quantities in the unit: `bucket of 200.00 USD, 50.00 USD/24h`.
