@@ -38,23 +38,22 @@ impl HelpArgs {
             return explain_code(&topic, output);
         }
         let command = Cli::command();
-        if command.find_subcommand(&topic).is_some() {
-            return page(&["ratekeeper", &topic, "--help"], output);
-        }
+        let is_command = command.find_subcommand(&topic).is_some();
         match &*topic {
             "terms" => return list_terms(output),
             "codes" => return list_codes(output),
             _ => {}
         }
         let (term, field) = (terms::find(&topic), config::explain_field(&topic));
-        if term.is_none() && field.is_none() {
+        if is_command {
+            page(&["ratekeeper", &topic, "--help"], output)?;
+        } else if let Some(term) = &term {
+            explain_term(term, output)?;
+        } else if field.is_none() {
             return Err(unknown(&topic, &command));
         }
-        if let Some(term) = &term {
-            explain_term(term, output)?;
-        }
         if let Some(field) = field {
-            if term.is_some() {
+            if is_command || term.is_some() {
                 output.line("")?;
             }
             output.line(field.trim_end())?;

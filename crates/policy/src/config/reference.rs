@@ -27,8 +27,8 @@ const TOP: &str = "the top of the file";
 struct Section {
     /// `[geo]`, `[[limit]]`, `bucket` in `[[limit]]`; several if these have the same fields.
     places: Vec<String>,
-    /// Name of the field that holds it; empty for the whole file.
-    name: &'static str,
+    /// Names of the fields that hold it; empty for the whole file.
+    names: Vec<&'static str>,
     table: &'static TableSpec,
 }
 
@@ -74,6 +74,7 @@ impl Section {
 /// ```
 /// let entry = ratekeeper_policy::config::explain_field("bucket.size").unwrap();
 /// assert!(entry.starts_with("size in `bucket` in `[[limit]]`\n"));
+/// assert!(ratekeeper_policy::config::explain_field("cost.is").is_some());
 /// assert_eq!(ratekeeper_policy::config::explain_field("brust"), None);
 /// ```
 pub fn explain_field(name: &str) -> Option<String> {
@@ -81,7 +82,7 @@ pub fn explain_field(name: &str) -> Option<String> {
     let table_name = table_name.rsplit('.').next().unwrap_or_default();
     let mut entries = Vec::new();
     for section in sections() {
-        let is_asked = table_name.is_empty() || section.name == table_name;
+        let is_asked = table_name.is_empty() || section.names.contains(&table_name);
         let Some(field) = section.table.field(name).filter(|_| is_asked) else {
             continue;
         };
@@ -111,11 +112,12 @@ fn visit(
         .find(|known| std::ptr::eq(known.table, table));
     if let Some(known) = known {
         known.places.push(place);
+        known.names.push(name);
         return;
     }
     found.push(Section {
         places: vec![place.clone()],
-        name,
+        names: vec![name],
         table,
     });
     for field in table.fields {
