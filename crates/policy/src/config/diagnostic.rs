@@ -16,7 +16,7 @@ const MAX_FINDINGS: usize = 200;
 /// Maximum number of bytes of a message, a label or a help, whatever it quotes.
 const MAX_WORDS: usize = 2_000;
 /// Maximum number of characters of a value that a message quotes.
-pub(super) const MAX_QUOTED: usize = 60;
+const MAX_QUOTED: usize = 60;
 
 /// Severity of a finding: an error stops the policy, a warning does not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]

@@ -6,9 +6,12 @@
 use std::cell::RefMut;
 use std::ops::Range;
 
-use super::diagnostic::{Diagnostic, Findings, MAX_QUOTED};
+use super::diagnostic::{Diagnostic, Findings};
 use super::reason::Reason;
 use crate::ValueError;
+
+/// Maximum length of a value that an edit repeats: it is repeated whole or not at all.
+const MAX_REPEATED: usize = 240;
 
 /// A spot of a text, where findings are reported.
 #[derive(Clone, Copy, Debug)]
@@ -42,10 +45,10 @@ impl<'a> Spot<'a> {
         self.start..self.end
     }
 
-    /// Returns its text, if it is short and stands on one line.
+    /// Returns its text for an edit, if it is not long and is written on one line.
     pub(crate) fn source(self) -> Option<&'a str> {
         let source = self.findings.text.get(self.range())?;
-        (!source.is_empty() && source.len() <= MAX_QUOTED && !source.contains(char::is_control))
+        (!source.is_empty() && source.len() <= MAX_REPEATED && !source.contains(char::is_control))
             .then_some(source)
     }
 

@@ -17,7 +17,7 @@ use super::complaint::{
 };
 use super::read::{called, factor};
 use super::shape::{Need, Shape, TableSpec, a_type, in_backticks};
-use crate::config::{At, Node, Table, codes, error, whole};
+use crate::config::{At, Node, Table, codes, error, is_word, whole};
 
 /// Checks the fields of one table.
 pub(crate) fn check(table: Table<'_>, place: &str) {
@@ -203,7 +203,8 @@ fn named(node: Node<'_>, of: &'static Shape, most: usize, here: Here<'_>) {
     let example = here.example.trim_end_matches(" }").split_once(" = ");
     let example = example.map_or("\"value\"", |(_, value)| value);
     for (name, node) in node.fields().take(most) {
-        let field = format!("{}.{name}", here.field);
+        let quote = if is_word(name.value) { "" } else { "\"" };
+        let field = format!("{}.{quote}{name}{quote}", here.field);
         let here = Here {
             field: &field,
             example,

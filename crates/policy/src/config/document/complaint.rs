@@ -80,18 +80,25 @@ pub(super) fn unknown(
     let help = with_a_dot(name, node, table)
         .or_else(|| other_word(name, table, place))
         .or_else(|| {
+            let near = near().map(|near| near.name.trim_end_matches('s'));
+            let is_plural = near == Some(name.trim_end_matches('s'));
+            let elsewhere = || above_tables(name, value).or_else(|| elsewhere(name, value, place));
+            (!is_plural).then(elsewhere)?
+        })
+        .or_else(|| {
             let near = near()?;
             Some(match (&near.shape, value) {
                 (Shape::Tables { heading, .. }, None) => format!("did you mean [[{heading}]]?"),
-                (Shape::Table(_), None) => format!("did you mean [{}]?", near.name),
+                (Shape::Table(_), None) if place == "the policy" => {
+                    format!("did you mean [{}]?", near.name)
+                }
+                (Shape::Table(_), None) => format!("did you mean `{}`?", near.name),
                 (_, value) => {
                     let value = value.unwrap_or(near.example);
                     format!("did you mean `{0}`? {0} = {value}", near.name)
                 }
             })
         })
-        .or_else(|| above_tables(name, value))
-        .or_else(|| elsewhere(name, value, place))
         .or_else(|| other_word(out.nearest(name, other_words::fields())?, table, place))
         .unwrap_or_else(|| {
             "remove it if the policy means the same without it: an unknown field is refused, \
@@ -130,33 +137,41 @@ pub(super) fn wrong_type(node: Node<'_>, shape: &Shape, here: Here<'_>) {
     if let Some(help) = off(node, shape, here) {
         return not_of_type(node, message, help);
     }
+    let with_source = |edit: &dyn Fn(&str) -> String| {
+        let source = node.at.source();
+        source.map_or_else(|| here.usual(), edit)
+    };
     let help = match (shape, node.value, written(node)) {
-        (Shape::List(..), DeValue::String(_), Some(text)) => {
-            format!("write it as a list: {field} = [\"{text}\"]")
+        (Shape::List(..), DeValue::String(_), _) => {
+            with_source(&|source| format!("write it as a list: {field} = [{source}]"))
         }
         (shape, DeValue::String(_), Some(text)) if shape.is_bare(&text) => {
             format!("write it without quotes: {field} = {text}")
         }
         (Shape::Flag, _, _) => format!("write {field} = true, or {field} = false"),
-        (_, DeValue::String(_), Some(text)) if field == "percent" && text.ends_with('%') => {
+        (_, DeValue::String(_), Some(text)) if shape.is_bare(text.trim_end_matches('%')) => {
             format!(
                 "write it as a number: {field} = {}",
                 text.trim_end_matches('%')
             )
         }
-        (Shape::Texts(..), DeValue::Integer(_) | DeValue::Boolean(_), Some(text)) => {
+        (_, DeValue::Integer(_) | DeValue::Boolean(_), Some(text))
+            if matches!(shape, Shape::Texts(..)) || field.starts_with("key.") =>
+        {
             format!("put it in quotes: {field} = \"{text}\"")
         }
-        (Shape::Scalar(Scalar::Span { .. }), DeValue::Integer(_), Some(number)) => {
+        (Shape::Scalar(span @ Scalar::Span { .. }), DeValue::Integer(_), Some(number))
+            if span.accepts(&format!("{number}{}", unit_like(example))) =>
+        {
             let unit = unit_like(example);
             format!("write it with a unit: {field} = \"{number}{unit}\"")
         }
         (Shape::Table(_), DeValue::Integer(_), Some(number)) if field == "balance" => {
             format!("write {field} = {{ start = {number}, max = {number} }}")
         }
-        (Shape::Map(..), DeValue::String(_), Some(text)) if field == "key" => {
-            format!("write the part of the limit's key before it: key = {{ api_key = \"{text}\" }}")
-        }
+        (Shape::Map(..), DeValue::String(_), _) if field == "key" => with_source(&|source| {
+            format!("write the part of the limit's key before it: key = {{ api_key = {source} }}")
+        }),
         (Shape::Word(_), _, _) => other_words::choice(field),
         (_, DeValue::Table(names), _) if field.starts_with("key.") => {
             let name = names.keys().next().map(|name| shown(name.get_ref()));
@@ -248,11 +263,8 @@ pub(super) fn word(text: &Text<'_>, words: &'static [&'static str], here: Here<'
         return;
     }
     let (field, out) = (here.field, text.at.findings);
-    let other = || match field {
-        "body" => {
-            let quote = if text.value.contains('"') { '\'' } else { '"' };
-            format!("write a text as text: body = {{ text = {quote}{text}{quote} }}")
-        }
+    let other = || match (field, text.at.source()) {
+        ("body", Some(source)) => format!("write a text as text: body = {{ text = {source} }}"),
         _ => other_words::choice(field),
     };
     let help = match other_words::value(field, text.value) {
@@ -309,10 +321,11 @@ fn elsewhere(name: &str, value: Option<&str>, place: &str) -> Option<String> {
         (_, value) => format!("{name} = {}", value.unwrap_or(owner.field.example)),
     };
     Some(match owner.within {
-        Some(table) if table.example.contains(&format!("{name} = ")) => {
-            format!("put it into `{0}`: {0} = {1}", table.name, table.example)
+        Some(table) => {
+            let whole = in_example(table.example, name, value);
+            let whole = whole.unwrap_or_else(|| format!("{{ {example} }}"));
+            format!("put it into `{0}`: {0} = {whole}", table.name)
         }
-        Some(table) => format!("put it into `{0}`: {0} = {{ {example} }}", table.name),
         None if is_of_limit && place.contains(" of limit ") => {
             format!(
                 "it is a field of the limit: write it above the fields of this table: {example}"
@@ -323,6 +336,20 @@ fn elsewhere(name: &str, value: Option<&str>, place: &str) -> Option<String> {
         }
         None => format!("it belongs under {}: {example}", owner.heading),
     })
+}
+
+/// Returns the example of a table with another value of a field; `None` if it does not have the field.
+fn in_example(table: &str, name: &str, value: Option<&str>) -> Option<String> {
+    let field = format!("{name} = ");
+    let (before, after) = table.split_once(&field)?;
+    let end = match after.split_once(']') {
+        Some((list, _)) if list.starts_with('[') => list.len() + 1,
+        _ => after
+            .find([',', '}'])
+            .map(|end| after[..end].trim_end().len())?,
+    };
+    let value = value.unwrap_or(&after[..end]);
+    Some(format!("{before}{field}{value}{}", &after[end..]))
 }
 
 /// Returns the help for a field with `false`, or a word for it, in place of its value.

@@ -114,7 +114,11 @@ pub(crate) fn part(text: &str) -> Option<String> {
             parts.join("\", \"")
         ));
     }
-    let is_name = text.len() <= MAX_NAME && is_word(text);
+    // A source without a name is known to the parser.
+    let is_source = ["NAME", "/NAME"]
+        .iter()
+        .any(|name| reads(&format!("{text}:{name}")));
+    let is_name = text.len() <= MAX_NAME && is_word(text) && !is_source;
     // A near spelling of a word without a name is not proposed as the name of something else.
     let words = PLAIN.iter().map(|(word, _)| *word);
     (is_name && nearest(text, words).is_none())
@@ -183,6 +187,8 @@ mod tests {
                 Some("write its source, as in \"attr:username\" or \"header:username\""),
             ),
             ("api-key", None),
+            ("cookie", None),
+            ("json", None),
             ("ip/129", None),
         ] {
             assert_eq!(part(text).as_deref(), expected, "{text}");

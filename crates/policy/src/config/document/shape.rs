@@ -180,14 +180,14 @@ pub(crate) const fn optional(
 }
 
 pub(crate) use Shape::{
-    Either, Factor, Flag, List, Map, Moment, NamedTables, Numbers, Table, Texts, Values, Whole,
-    Word,
+    Amount, Either, Factor, Flag, List, Map, Moment, NamedTables, Numbers, Table, Texts, Values,
+    Whole, Word,
 };
 
 /// Any string.
 pub(crate) const TEXT: Shape = Shape::Text(None);
 /// A number of permits.
-pub(crate) const AMOUNT: Shape = Shape::Amount(1, Quota::MAX_PERMITS);
+pub(crate) const AMOUNT: Shape = Amount(1, Quota::MAX_PERMITS);
 
 pub(crate) const fn pattern(pattern: &'static str) -> Shape {
     Shape::Text(Some(pattern))
@@ -260,12 +260,14 @@ impl Shape {
 
     /// Returns true if a text in quotes would be a value without them.
     pub(super) fn is_bare(&self, text: &str) -> bool {
-        match self {
-            Self::Factor(..) => text.parse::<f64>().is_ok(),
-            Self::Whole(..) | Self::Amount(..) => text.parse::<u64>().is_ok(),
-            Self::Flag => matches!(text, "true" | "false"),
+        DeValue::parse(text).is_ok_and(|node| match node.get_ref() {
+            DeValue::Integer(_) => {
+                matches!(self, Self::Whole(..) | Self::Amount(..) | Self::Factor(..))
+            }
+            DeValue::Float(_) => matches!(self, Self::Factor(..)),
+            DeValue::Boolean(_) => matches!(self, Self::Flag),
             _ => false,
-        }
+        })
     }
 
     /// Returns true if a value may be `"off"`.

@@ -87,6 +87,16 @@ impl<'a> ListName<'a> {
     }
 }
 
+/// Returns the name of a database that both have, if their contents differ.
+fn differing<'a, V>(
+    one: &'a Option<DatabaseFile<V>>,
+    other: &Option<DatabaseFile<V>>,
+) -> Option<&'a str> {
+    let (one, other) = (one.as_ref()?, other.as_ref()?);
+    let differ = one.name == other.name && one.database != other.database;
+    differ.then_some(&*one.name)
+}
+
 #[derive(Clone, PartialEq, Eq)]
 struct PolicyFile {
     /// Maximum size in bytes.
@@ -137,7 +147,10 @@ impl PolicyFiles {
             let other = other.texts.get(*name);
             other.is_some_and(|other| other != *text)
         });
-        both.map(|(name, _)| &**name)
+        let texts = both.map(|(name, _)| &**name);
+        texts
+            .chain(differing(&self.countries, &other.countries))
+            .chain(differing(&self.networks, &other.networks))
     }
 
     /// Reads the files of a changed text, as [`read`](Self::read) does. A database that these files

@@ -249,6 +249,14 @@ impl Rule {
         })
     }
 
+    /// Returns true if its quota says all of how it counts, so that it can be tried with another: a
+    /// gap, steps or a warm-up are more.
+    pub fn is_of_quota(&self, origin: Origin) -> bool {
+        let own = &self.limit.algorithm;
+        let rebuilt = self.keeps_to.map(|quota| own.with_quota(quota, origin));
+        rebuilt.is_some_and(|it| matches!(own, AnyAlgorithm::Gcra(_)) || it.as_ref() == Ok(own))
+    }
+
     /// Returns the cost that a text states: a whole number, or a decimal number of the unit,
     /// rounded up; `None` if it is neither. A number beyond the countable range counts as its end.
     pub fn amount(&self, text: &str) -> Option<Permits> {
