@@ -7,12 +7,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ratekeeper::Answer;
 use ratekeeper_policy::{Policy, Rule, WallTime};
 use ratekeeper_replay::{ORIGIN, Record, Replay};
+use ratekeeper_server::read_envoy_files;
 use serde_json::{Value, json};
 
 use crate::output::{BAD, GOOD, NAME, paint};
@@ -21,7 +23,7 @@ use crate::replay::table::TextTable;
 use crate::replay::text::share;
 use crate::source::PolicySource;
 use crate::verbs::explain::{allowance, parts};
-use crate::{Exit, Output, Result, words};
+use crate::{Exit, Failure, Output, Result, words};
 
 /// Compare two policies: their limits, and the requests of a log that they decide differently
 #[derive(Args)]
@@ -53,11 +55,10 @@ const LISTED: usize = 10;
 /// Keys whose decisions differ that are counted apart; further ones are counted together.
 const MAX_KEYS: usize = 100_000;
 
-/// The words of `explain` that tell fields of a limit by their own names.
-const TOLD: &str = "active alert ban cost limit mode on_store_error percent plans priority status";
+/// The words of `explain` that tell all of a field of a limit, by its own name.
+const TOLD: &str = "alert ban cost limit mode on_store_error percent plans priority status";
 /// Those that tell a field by another name.
-const RENAMED: [(&str, &str); 5] = [
-    ("algorithm", "limit"),
+const RENAMED: [(&str, &str); 4] = [
     ("bucket", "limit"),
     ("key", "counts by"),
     ("match", "for"),
@@ -96,7 +97,11 @@ impl DiffArgs {
         let mut tables = changes(&written.map(|it| it.tables), &[&none, &none]);
         let files = sources[0].files.that_differ(&sources[1].files);
         let change = |name: &str| (name.to_owned(), Some("old".into()), Some("new text".into()));
-        let files: Vec<FieldChange> = files.map(change).collect();
+        let mut files: Vec<FieldChange> = files.map(change).collect();
+        let [old, new] = [&self.old, &self.new];
+        if envoy_files(old, &policies[0])? != envoy_files(new, &policies[1])? {
+            files.push(change("[envoy]"));
+        }
         if !files.is_empty() {
             tables.insert("files".into(), files);
         }
@@ -163,10 +168,16 @@ fn changes([old, new]: &[Fields; 2], written: &[&Fields; 2]) -> Changes {
         let mut changes = differing(before.unwrap_or(&none), after.unwrap_or(&none));
         if before.is_some() && after.is_some() {
             let [before, after] = written.map(|fields| fields.get(name).unwrap_or(&none));
+            // A long list ends with the number of its further values.
+            let is_whole =
+                |text: &Option<String>| !text.as_deref().is_some_and(|it| it.contains(" more"));
             let told = |field: &str| {
                 let own = TOLD.split(' ').map(|name| (name, name));
                 let mut words = own.chain(RENAMED).filter(|(name, _)| *name == field);
-                words.any(|(_, word)| changes.iter().any(|(name, ..)| name == word))
+                words.any(|(_, word)| {
+                    let mut changes = changes.iter().filter(|(name, ..)| name == word);
+                    changes.any(|(_, old, new)| is_whole(old) && is_whole(new))
+                })
             };
             let mut untold = differing(before, after);
             untold.retain(|(field, ..)| !told(field));
@@ -175,6 +186,17 @@ fn changes([old, new]: &[Fields; 2], written: &[&Fields; 2]) -> Changes {
         (!changes.is_empty()).then(|| (name.clone(), changes))
     });
     changes.collect()
+}
+
+/// Returns the names and the texts of the files of Envoy's rate limit service that a policy names.
+fn envoy_files(path: &Path, policy: &Policy) -> Result<Vec<(Option<OsString>, String)>> {
+    let Some(config) = &policy.settings.envoy_files.config else {
+        return Ok(Vec::new());
+    };
+    let files = read_envoy_files(&path.with_file_name(config)).map_err(Failure::new)?;
+    let name = |file: &str| Path::new(file).file_name().map(OsStr::to_owned);
+    let files = files.into_iter().map(|file| (name(&file.name), file.text));
+    Ok(files.collect())
 }
 
 fn differing(

@@ -89,10 +89,10 @@ impl<'a> ListName<'a> {
 
 /// Returns the name of a database that both have, if their contents differ.
 fn differing<'a, V>(
-    one: &'a Option<DatabaseFile<V>>,
-    other: &Option<DatabaseFile<V>>,
+    one: Option<&'a DatabaseFile<V>>,
+    other: Option<&DatabaseFile<V>>,
 ) -> Option<&'a str> {
-    let (one, other) = (one.as_ref()?, other.as_ref()?);
+    let (one, other) = (one?, other?);
     let differ = one.name == other.name && one.database != other.database;
     differ.then_some(&*one.name)
 }
@@ -149,8 +149,8 @@ impl PolicyFiles {
         });
         let texts = both.map(|(name, _)| &**name);
         texts
-            .chain(differing(&self.countries, &other.countries))
-            .chain(differing(&self.networks, &other.networks))
+            .chain(differing(self.countries.as_ref(), other.countries.as_ref()))
+            .chain(differing(self.networks.as_ref(), other.networks.as_ref()))
     }
 
     /// Reads the files of a changed text, as [`read`](Self::read) does. A database that these files
