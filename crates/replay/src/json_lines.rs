@@ -174,6 +174,12 @@ impl Walk<'_, '_> {
         }
     }
 
+    /// Returns true if the value is an attribute, a header or a cookie.
+    fn is_named(&self) -> bool {
+        let column = self.fields.columns.get(self.path.as_str());
+        matches!(column, Some(Column::Named(..)))
+    }
+
     fn number(&mut self, value: impl Display) {
         if self.fields.columns.contains_key(self.path.as_str()) {
             let mut text = std::mem::take(&mut self.number);
@@ -205,7 +211,10 @@ impl<'de> Visitor<'de> for &mut Walk<'_, '_> {
         f.write_str("JSON")
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
+        if self.is_named() {
+            self.value(if value { "true" } else { "false" });
+        }
         Ok(())
     }
 
@@ -224,8 +233,12 @@ impl<'de> Visitor<'de> for &mut Walk<'_, '_> {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<(), E> {
-        // Six digits: a double has no more for times of this century.
-        self.number(format_args!("{value:.6}"));
+        if self.is_named() {
+            self.number(value); // as the service writes an attribute
+        } else {
+            // Six digits: a double has no more for times of this century.
+            self.number(format_args!("{value:.6}"));
+        }
         Ok(())
     }
 

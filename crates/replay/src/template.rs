@@ -377,7 +377,14 @@ fn haproxy(text: &str) -> Variable<'_> {
     let column = match name {
         "" => return Ok((None, text.strip_prefix('%').unwrap_or(text))),
         "ci" => Column::Client,
-        "t" | "T" | "Tl" | "tr" | "trg" | "trl" | "Ts" | "ms" => Column::Time,
+        // `%ms` are the milliseconds of its second.
+        "Ts" => {
+            return Ok((
+                Some(Column::Time),
+                rest.strip_prefix(".%ms").unwrap_or(rest),
+            ));
+        }
+        "t" | "T" | "Tl" | "tr" | "trg" | "trl" => Column::Time,
         "ST" => Column::Status,
         "HM" => Column::Method,
         "HU" | "HP" | "HPO" => Column::Target,
@@ -402,6 +409,7 @@ mod tests {
             ("%h %l %u %t \"%r\" %>s %b", 13),
             ("100%% [%START_TIME(%s)%] %REQ(X?:PATH)%", 4),
             ("%ci:%cp [%tr] %{+Q}r %[src]", 7),
+            ("%ci:%cp [%Ts.%ms] %{+Q}r %[src]", 7),
             ("%ci [%tr] %bq %hr %hs %{+Q}r %{+Q}[src]", 10),
             ("$remote_addr:$remote_port $uri$is_args$args [$msec]", 6),
             ("%a:%{remote}p %t %U%q", 5),

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use ratekeeper_core::{Nanos, Permits, Quota};
-use ratekeeper_policy::{Policy, Rule, RuleMode, Rules};
+use ratekeeper_policy::{Policy, Rule, RuleMode, Rules, Unit};
 use ratekeeper_replay::ORIGIN;
 use ratekeeper_replay::report::ReplayReport;
 use serde_json::{Value, json};
@@ -45,6 +45,7 @@ pub(crate) struct Choice {
     text: String,
     number: u64,
     window: Option<Nanos>,
+    unit: Option<Unit>,
     /// Requests refused and clients hit, by number.
     pub(crate) points: BTreeMap<u64, (u64, u64)>,
     requests: u64,
@@ -75,13 +76,13 @@ pub(crate) fn alone(policy: &Policy, limit: &str, change: impl Fn(&mut Rule)) ->
 }
 
 /// Returns the number of a limit and its period, as they are written: a leaky bucket holds fewer
-/// requests, in less time.
-fn number_of(rule: &Rule) -> (u64, Option<Nanos>) {
-    let written = rule
-        .keeps_to
-        .map(|quota| (quota.permits(), Some(quota.per())));
-    let (number, window) = written.unwrap_or((rule.quota, rule.window));
-    (number.get(), window)
+/// requests, in less time, and one with a queue more.
+pub(super) fn number_of(rule: &Rule) -> (Permits, Option<Nanos>) {
+    let written = rule.text.split([',', ' ']).next();
+    let written: Option<Quota> = written.and_then(|quota| quota.parse().ok());
+    let written = written.or(rule.keeps_to);
+    let written = written.map(|quota| (quota.permits(), Some(quota.per())));
+    written.unwrap_or((rule.quota, rule.window))
 }
 
 /// Returns the policy with another number of a limit: in its text, so that bursts and calendars
@@ -94,9 +95,11 @@ fn with_number(source: &PolicySource, policy: &Policy, rule: &Rule, number: u64)
         .take(rule.line.saturating_sub(1));
     let (before, after) = source.text.split_at(start.map(str::len).sum());
     let (own, _) = after.split_once("\n[[").unwrap_or((after, ""));
-    // Without the `anchor`, which is a field of its own.
-    let (text, _) = rule.text.split_once(" from ").unwrap_or((&rule.text, ""));
-    let (text, _) = text.split_once(", queue of ").unwrap_or((text, ""));
+    // Without what are fields of their own: the `anchor`, a queue or a gap, a warm-up.
+    let ends = [" from ", ", ", " when "];
+    let text = ends.iter().fold(&*rule.text, |text, end| {
+        text.split_once(end).map_or(text, |(before, _)| before)
+    });
     // A plan or a candidate may have the same text, in quotes of any kind: another place changes
     // another number.
     for (at, _) in own.match_indices(text) {
@@ -108,12 +111,14 @@ fn with_number(source: &PolicySource, policy: &Policy, rule: &Rule, number: u64)
         let policy = source.parse(ORIGIN).ok()?.policy;
         if policy
             .rule(limit)
-            .is_some_and(|rule| number_of(rule).0 == number)
+            .is_some_and(|rule| number_of(rule).0.get() == number)
         {
             return Some(alone(&policy, limit, |_| {}));
         }
     }
-    rule.keeps_to?; // a quota has no calendar
+    if !rule.is_of_quota(ORIGIN) {
+        return None;
+    }
     let quota = Quota::new(Permits::new(number), rule.window?).ok()?;
     let algorithm = rule.limit.algorithm.with_quota(quota, ORIGIN).ok()?;
     Some(alone(policy, limit, |rule| {
@@ -134,8 +139,9 @@ pub(crate) fn choose(
     let mut choice = Choice {
         limit: limit.into(),
         text: rule.text.clone(),
-        number,
+        number: number.get(),
         window,
+        unit: rule.unit.clone(),
         points: BTreeMap::new(),
         requests: 0,
         clients: 0,
@@ -277,9 +283,13 @@ impl Choice {
     /// Returns the limit with another number: in the policy's words if they begin with the number, else
     /// as the quota that was tried.
     fn with(&self, number: u64) -> String {
-        let rest = self.text.strip_prefix(&self.number.to_string());
+        let shown = |number: u64| match &self.unit {
+            Some(unit) => unit.show(number).to_string(),
+            None => number.to_string(),
+        };
+        let rest = self.text.strip_prefix(&shown(self.number));
         if let Some(rest) = rest.filter(|rest| rest.starts_with('/')) {
-            return format!("{number}{rest}");
+            return shown(number) + rest;
         }
         let window = self.window.unwrap_or(Nanos::MAX);
         let quota = Quota::new(Permits::new(number), window);
@@ -334,6 +344,7 @@ mod tests {
             text: "10/1m".into(),
             number: 10,
             window: Some(Nanos::from_secs(60)),
+            unit: None,
             points: hits
                 .into_iter()
                 .map(|(number, hit)| (number, (hit, hit)))

@@ -7,7 +7,7 @@ use ratekeeper_replay::report::ReplayReport;
 use ratekeeper_replay::{ORIGIN, Record, Replay};
 use serde::Serialize;
 
-use super::choose::alone;
+use super::choose::{alone, number_of};
 use super::session::LogSession;
 use super::table::TextTable;
 use super::text::{share, write_log};
@@ -54,9 +54,10 @@ pub(crate) fn compare(
     output: &mut Output,
 ) -> Result<Comparison> {
     let rule = limits::named(policy, limit)?;
+    let (number, window) = number_of(rule);
     let mut algorithms: Vec<(&Compared, AnyAlgorithm)> = compared::ALL
         .iter()
-        .filter_map(|by| Some((by, built(by, rule.quota, rule.window)?)))
+        .filter_map(|by| Some((by, built(by, number, window)?)))
         .collect();
     algorithms.sort_by_key(|(by, _)| by.name != EXACT); // stable: the others keep their order
     if algorithms.first().is_none_or(|(by, _)| by.name != EXACT) {

@@ -1,6 +1,9 @@
 //! `replay`: access logs decided by a policy, numbers chosen from them, and what is printed.
 
+use serde_json::Value;
+
 use crate::desk::Desk;
+use crate::mmdb;
 use crate::reviewed::assert_reviewed;
 
 const LIMIT: &str = "version = 1\n[[limit]]\nname  = \"per-ip\"\nkey   = [\"ip\"]\nlimit = \"3/1m\"\n\
@@ -285,6 +288,34 @@ fn every_difference_between_two_policies_is_found() {
     let [one, other] = [("a*", 5), ("*b", 6)].map(|(value, number)| {
         format!("[[override]]\nlimit = \"b\"\nkey = {{ \"header:x\" = \"{value}\" }}\nset = \"{number}/1m\"\n")
     });
+    // Words that do not tell all of a field.
+    let [hours, later] = [6, 7].map(|hour| {
+        with(&format!(
+            "active = {{ hours = \"01:00-0{hour}:00\", until = 2036-01-0{hour}, timezone = \"UTC\" }}\n"
+        ))
+    });
+    let [list, longer] = [1, 2].map(|new| {
+        let values: Vec<_> = (0..30)
+            .map(|it| format!("\"/{it}/{}\"", it / 25 * new))
+            .collect();
+        let list = format!("path = [{}]", values.join(", "));
+        old.replace("ip = \"file:list.txt\"", &list)
+    });
+    let [six, twelve] = [6, 12].map(|count| {
+        let algorithm = format!("algorithm = {{ name = \"sub-buckets\", count = {count} }}\n");
+        with(&algorithm).replace("3/1m", &format!("{count}/1m"))
+    });
+    let mut desk = desk;
+    for (name, text) in [
+        ("hours.toml", hours),
+        ("later.toml", later),
+        ("list.toml", list),
+        ("longer.toml", longer),
+        ("six.toml", six),
+        ("twelve.toml", twelve),
+    ] {
+        desk = desk.with(name, text);
+    }
     let desk = desk
         .with("first.toml", with(&format!("{key}{one}{other}")))
         .with("last.toml", with(&format!("{key}{other}{one}")));
@@ -295,8 +326,119 @@ fn every_difference_between_two_policies_is_found() {
     calls.push(["diff", "percent.toml", "old.toml"]);
     calls.push(["diff", "exempt.toml", "another.toml"]);
     calls.push(["diff", "first.toml", "last.toml"]);
+    calls.push(["diff", "hours.toml", "later.toml"]);
+    calls.push(["diff", "list.toml", "longer.toml"]);
+    calls.push(["diff", "six.toml", "twelve.toml"]);
     let calls: Vec<&[&str]> = calls.iter().map(<[_; 3]>::as_slice).collect();
     assert_reviewed!(desk.terminal(&calls));
+}
+
+/// The same policy in two folders, with other files beside it.
+#[test]
+fn policies_differ_by_the_files_that_they_name() {
+    let policy = "version = 1\n[geo]\ncountry_db = \"c.mmdb\"\n[envoy]\nconfig = \"rl.yaml\"\n";
+    let limits = |number| {
+        format!(
+            "domain: d\ndescriptors:\n  - key: a\n    rate_limit: {{ unit: minute, requests_per_unit: {number} }}\n"
+        )
+    };
+    let desk = Desk::new();
+    for (folder, country, number) in [("old", "NO", 1), ("geo", "SE", 1), ("rl", "NO", 2)] {
+        std::fs::create_dir(desk.path().join(folder)).unwrap();
+        let countries = mmdb::countries(4_102_444_800, &[("192.0.2.0/24", country)]);
+        for (name, content) in [
+            ("p.toml", policy.as_bytes()),
+            ("c.mmdb", &countries),
+            ("rl.yaml", limits(number).as_bytes()),
+        ] {
+            std::fs::write(desk.path().join(folder).join(name), content).unwrap();
+        }
+    }
+    for (new, said) in [
+        ("old", "the policies do not differ\n"),
+        ("geo", "files: changed\n  c.mmdb: old -> new text\n"),
+        ("rl", "files: changed\n  [envoy]: old -> new text\n"),
+    ] {
+        let output = desk.run(&["diff", "old/p.toml", &format!("{new}/p.toml")]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), said);
+    }
+}
+
+/// Returns the refused requests of a limit of the policy, as `replay` and `--choose` count them.
+fn refused(fields: &str, number: u64) -> [Value; 2] {
+    let policy = format!("version = 1\n[[limit]]\nname = \"own\"\nkey = [\"ip\"]\n{fields}\n");
+    let desk = desk().with("own.toml", policy);
+    let json = |arguments: &[&str]| -> Value {
+        let output =
+            desk.run(&[&["replay", "own.toml", "access.log", "--json"], arguments].concat());
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let chosen = json(&["--choose", "own"]);
+    let points = chosen["points"].as_array().expect("a list");
+    let own = points.iter().find(|point| point["number"] == number);
+    [
+        json(&[])["limits"][0]["refused"].clone(),
+        own.expect("the number of the policy")["refused"].clone(),
+    ]
+}
+
+/// A limit is tried with all that it has beside its number.
+#[test]
+fn the_number_of_the_policy_is_decided_as_it_is() {
+    let queue = "queue = { max = 2, max_wait = \"1m\" }";
+    for (fields, number) in [
+        (
+            "limit = \"5/1h\"\nalgorithm = { name = \"sliding-window-log\", min_gap = \"2s\" }",
+            5,
+        ),
+        (&format!("limit = \"3/30s\"\n{queue}"), 3),
+        (
+            &format!("limit = \"3/30s\"\nalgorithm = \"leaky-bucket\"\n{queue}"),
+            3,
+        ),
+        (
+            "limit = \"10/10s\"\nwarmup = { period = \"10s\", cold_factor = 3 }",
+            10,
+        ),
+        ("bucket = { size = 4, refill = \"1/1h\" }", 4),
+    ] {
+        let [replayed, chosen] = refused(fields, number);
+        assert_eq!(replayed, chosen, "{fields}");
+        assert!(replayed.as_u64() > Some(0), "{fields}");
+    }
+    let steps = "version = 1\n[[limit]]\nname = \"own\"\nkey = [\"ip\"]\n\
+                 bucket = { size = 4, refill = \"2/1h\", step = true }\n";
+    let output = desk().with("own.toml", steps).run(&[
+        "replay",
+        "own.toml",
+        "access.log",
+        "--choose",
+        "own",
+    ]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("no other can be tried"), "{said}");
+}
+
+/// Values of JSON are read as the service reads them.
+#[test]
+fn booleans_and_decimal_numbers_of_a_log_are_attributes() {
+    let limit = "[[limit]]\nname = \"a\"\nkey = [\"all\"]\nmatch = { attr.risky = \"true\" }\n\
+                 limit = \"100/1h\"\ncost = \"attr:cents\"\n";
+    let line = r#"{"ts": "2019-01-22T00:00:00Z", "ip": "192.0.2.1", "path": "/", "risky": true, "cents": 60.0}"#;
+    let desk = Desk::new()
+        .with("own.toml", format!("version = 1\n{limit}"))
+        .with("own.jsonl", format!("{line}\n").repeat(3));
+    let fields = "json time=ts client=ip attr:risky=risky attr:cents=cents";
+    let output = desk.run(&[
+        "replay",
+        "own.toml",
+        "own.jsonl",
+        "--format",
+        fields,
+        "--json",
+    ]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["limits"][0]["refused"], 2, "{report}");
 }
 
 #[test]

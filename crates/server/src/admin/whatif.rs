@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Algorithm, AnyAlgorithm, AnyState, Permits, Quota, Time};
+use ratekeeper_core::{Algorithm, AnyAlgorithm, AnyState, Origin, Permits, Quota, Time};
 use ratekeeper_policy::{Role, Rule};
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ pub(super) async fn answer(shared: &Arc<ServiceContext>, query: &str) -> CallRes
     let policy = shared.keeper.policy();
     let rule = query.rule(&policy)?;
     let name = &rule.limit.name;
-    if let Some(why) = unsuitable(rule) {
+    if let Some(why) = unsuitable(rule, shared.origin()) {
         let detail = format!("limit `{name}` cannot be decided again: {why}");
         return Err(wrong(detail));
     }
@@ -92,7 +92,7 @@ pub(super) async fn answer(shared: &Arc<ServiceContext>, query: &str) -> CallRes
 }
 
 /// Returns why a limit depends on more than its requests; `None` if it does not.
-fn unsuitable(rule: &Rule) -> Option<&'static str> {
+fn unsuitable(rule: &Rule, origin: Origin) -> Option<&'static str> {
     let algorithm = &rule.limit.algorithm;
     let is_chained = !rule.otherwise.is_empty() || !matches!(rule.role, Role::Limit);
     let queues = algorithm
@@ -111,6 +111,8 @@ fn unsuitable(rule: &Rule) -> Option<&'static str> {
         Some("it counts values, or keeps a part for some requests")
     } else if rule.unit.is_some() || rule.window.is_none() {
         Some("it has a unit, or windows of the calendar")
+    } else if !rule.is_of_quota(origin) {
+        Some("it has a gap, a warm-up or steps, which are more than a number")
     } else {
         None
     }
