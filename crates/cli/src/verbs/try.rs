@@ -7,7 +7,9 @@
 //! In virtual time, in this process: 25 checks or an hour of them take milliseconds, and the same
 //! command draws the same bar. `simulate` plays other traffic, of several clients.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use ratekeeper_core::{Nanos, Permits};
@@ -68,7 +70,8 @@ const MAX_CHECKS: i64 = 1_000_000;
 
 /// A limit and its trial.
 struct Tried<'p> {
-    rule: &'p Rule,
+    /// With the numbers that hold for the descriptor.
+    rule: Cow<'p, Rule>,
     cost: Permits,
     trial: Trial,
 }
@@ -105,29 +108,32 @@ impl TryArgs {
             None => all.filter(|rule| rule.mode != RuleMode::Off).collect(),
         };
         let rules = self.for_descriptor(policy, rules)?;
-        let tried = rules.into_iter().map(|rule| {
+        let tried = rules.into_iter().map(|(rule, cost)| {
             if rule.mode == RuleMode::Off {
                 return Err(
                     Failure::new(format!("the limit `{}` is off", rule.limit.name))
                         .hint("write mode = \"shadow\" to decide without refusing requests"),
                 );
             }
-            limits::played_always(rule, output);
-            let cost = rule.cost.usual(self.cost.map(Permits::new));
-            let trial = Trial::run(rule, moments, cost);
+            limits::played_always(&rule, output);
+            let trial = Trial::run(&rule, moments, cost);
             Ok(Tried { rule, cost, trial })
         });
         tried.collect()
     }
 
-    /// Returns the `rules` that apply to the descriptor, or all without one.
+    /// Returns the `rules` that apply to the descriptor, or all without one, with their costs.
     fn for_descriptor<'p>(
         &self,
         policy: &'p Policy,
         rules: Vec<&'p Rule>,
-    ) -> Result<Vec<&'p Rule>> {
+    ) -> Result<Vec<(Cow<'p, Rule>, Permits)>> {
         let Some(descriptor) = self.descriptor.read()? else {
-            return Ok(rules);
+            let usual = |rule: &'p Rule| rule.cost.usual(self.cost.map(Permits::new));
+            let rules = rules.into_iter();
+            return Ok(rules
+                .map(|rule| (Cow::Borrowed(rule), usual(rule)))
+                .collect());
         };
         let request = CliRequest {
             cost: self.cost,
@@ -140,22 +146,36 @@ impl TryArgs {
         if let ([(rule, answer)], Some(_)) = (answered.as_slice(), &self.limit) {
             let name = &rule.limit.name;
             let refused = match answer {
-                LimitAnswer::Not(why) => format!("does not apply to {request}: {why}"),
-                LimitAnswer::Refuses(why) => format!("refuses {request}: {why}"),
-                LimitAnswer::Applies(_) => return Ok(rules),
+                LimitAnswer::Not(why) => Some(format!("does not apply to {request}: {why}")),
+                LimitAnswer::Refuses(why) => Some(format!("refuses {request}: {why}")),
+                LimitAnswer::Applies(_) => None,
             };
-            let failure = Failure::new(format!("the limit `{name}` {refused}"));
-            return Err(failure
-                .hint("a limit applies only to descriptors with exactly the entries it names"));
+            if let Some(refused) = refused {
+                let failure = Failure::new(format!("the limit `{name}` {refused}"));
+                return Err(failure.hint(
+                    "a limit applies only to descriptors with exactly the entries it names",
+                ));
+            }
         }
-        answered.retain(|(_, answer)| matches!(answer, LimitAnswer::Applies(_)));
-        if answered.is_empty() {
+        let applied = answered.into_iter().filter_map(|(rule, answer)| {
+            let LimitAnswer::Applies(applied) = answer else {
+                return None;
+            };
+            let held = applied.numbers.and_then(|numbers| numbers.rule);
+            let held = held.map(|mut held| {
+                held.limit.name = Arc::clone(&rule.limit.name); // without the numbers
+                Cow::Owned(held)
+            });
+            Some((held.unwrap_or(Cow::Borrowed(rule)), applied.cost))
+        });
+        let applied: Vec<_> = applied.collect();
+        if applied.is_empty() {
             let failure = Failure::new(format!("no limit of the policy applies to {request}"));
             return Err(
                 failure.hint("run `ratekeeper explain` with the same descriptor for the reasons")
             );
         }
-        Ok(answered.into_iter().map(|(rule, _)| rule).collect())
+        Ok(applied)
     }
 
     /// Describes the checks: `25 checks over 480 ms`.
@@ -194,7 +214,7 @@ impl TryArgs {
 }
 
 fn draw(tried: &[Tried<'_>], output: &mut Output) -> Result<()> {
-    let width = |text: fn(&Rule) -> &str| tried.iter().map(|one| text(one.rule).len()).max();
+    let width = |text: fn(&Rule) -> &str| tried.iter().map(|one| text(&one.rule).len()).max();
     let names = width(|rule| &rule.limit.name).unwrap_or(0);
     let texts = width(|rule| &rule.text).unwrap_or(0);
     for one in tried {

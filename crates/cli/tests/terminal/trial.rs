@@ -75,6 +75,7 @@ name   = "per-user"
 match  = { domain = "edge", descriptor.plan = ["free", "trial-*"] }
 key    = ["descriptor:user"]
 bucket = { size = 3, refill = "3/1m" }
+cost   = [{ descriptor.user = "dan", is = 3 }]
 
 [[limit]]
 name   = "edge"
@@ -86,6 +87,11 @@ bucket = { size = 5, refill = "5/1s" }
 name   = "per-ip"
 key    = ["ip"]
 bucket = { size = 4, refill = "4/1s" }
+
+[[override]]
+limit = "per-user"
+key   = { "descriptor:user" = "eve" }
+set   = "7/1m"
 "#;
 
 /// Tries the limits that apply to it, and reports why the others do not.
@@ -118,6 +124,8 @@ fn limits_on_descriptors_are_tried() {
             "--limit",
             "per-user",
         ]),
+        ask(&["--domain", "edge", "--descriptor", "plan=free,user=eve"]),
+        ask(&["--domain", "edge", "--descriptor", "plan=free,user=dan"]),
         ask(&["--descriptor", "user=ada", "--limit", "per-ip"]),
         ask(&["--descriptor", "user=ada"]),
         ask(&["--descriptor", "user"]),
