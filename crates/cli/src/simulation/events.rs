@@ -45,6 +45,7 @@ pub(crate) fn answer(input: impl Read, subject: Subject, origin: Origin) -> Resu
         bench: Bench::new(subject.algorithm),
         keys: HashMap::default(),
         origin,
+        zone: subject.zone,
     };
     let mut tally = LineTally::default();
     let mut lines = InputLines::new(input);
@@ -86,6 +87,8 @@ struct EventSession {
     bench: Bench,
     keys: HashMap<Box<str>, KeyId, RandomState>,
     origin: Origin,
+    /// The time zone of calendar words.
+    zone: String,
 }
 
 /// An event that has been read.
@@ -127,7 +130,8 @@ impl EventSession {
         let event = InputEvent::read(text)?;
         let limit = match (event.op, &event.limit) {
             ("set", Some(words)) => {
-                let subject = subject::in_words(words, None, self.origin).map_err(sentence)?;
+                let subject =
+                    subject::in_words(words, None, self.origin, &self.zone).map_err(sentence)?;
                 Some(subject)
             }
             ("set", None) => return Err("`set` needs a `limit`, for example \"100/1m\"".into()),

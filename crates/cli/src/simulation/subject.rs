@@ -14,7 +14,7 @@ use clap::Args;
 use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Nanos, Origin, Quota};
 use ratekeeper_lab::compared;
 use ratekeeper_policy::config::{self, Context};
-use ratekeeper_policy::{Cost, Rule, WorstCase};
+use ratekeeper_policy::{Cost, Policy, Rule, WorstCase};
 use serde_json::json;
 
 use crate::source::{self, PolicySource};
@@ -38,6 +38,8 @@ pub(crate) struct Subject {
     pub(crate) cost: Cost,
     /// Quota of the limit, where that is one number per span.
     pub(crate) quota: Option<Quota>,
+    /// The time zone of calendar words.
+    pub(crate) zone: String,
 }
 
 /// Arguments that define the limit.
@@ -65,7 +67,7 @@ impl LimitSource {
                 let hint = format!("leave `{}` out, or name one of its limits", path.display());
                 return Err(Failure::new(message).hint(hint));
             }
-            return in_words(&self.limit, self.algorithm.as_deref(), origin);
+            return in_words(&self.limit, self.algorithm.as_deref(), origin, "UTC");
         }
         if self.algorithm.is_some() {
             let message = format!(
@@ -80,14 +82,15 @@ impl LimitSource {
         let policy = PolicySource::read(&path)?.policy(origin, output)?;
         let rule = limits::named(&policy, &self.limit)?;
         limits::played_always(rule, output);
-        Ok(Subject::of(rule))
+        Ok(Subject::of(rule, &policy))
     }
 }
 
 impl Subject {
-    fn of(rule: &Rule) -> Self {
+    fn of(rule: &Rule, policy: &Policy) -> Self {
         let by_window = |window| Quota::new(rule.quota, window).ok();
         let quota = rule.keeps_to.or_else(|| rule.window.and_then(by_window));
+        let zone = policy.settings.timezone.as_deref();
         Self {
             name: rule.limit.name.to_string(),
             text: rule.text.clone(),
@@ -95,6 +98,7 @@ impl Subject {
             window: WorstCase::of(rule).span_ms.0,
             cost: rule.cost.clone(),
             quota,
+            zone: zone.unwrap_or("UTC").to_owned(),
         }
     }
 
@@ -122,6 +126,7 @@ impl Subject {
                     window: quota.per(),
                     cost: self.cost.clone(),
                     quota: Some(quota),
+                    zone: self.zone.clone(),
                 }),
                 Err(why) => output.talk(format!("{} is left out: {why}", compared.name)),
             }
@@ -139,8 +144,13 @@ fn is_words(text: &str) -> bool {
 ///
 /// # Errors
 /// Returns the first finding.
-pub(crate) fn in_words(words: &str, algorithm: Option<&str>, origin: Origin) -> Result<Subject> {
-    let document = document(words, algorithm)?;
+pub(crate) fn in_words(
+    words: &str,
+    algorithm: Option<&str>,
+    origin: Origin,
+    zone: &str,
+) -> Result<Subject> {
+    let document = document(words, algorithm, zone)?;
     let not_one = || Failure::new(format!("`{words}` is not one limit"));
     let loaded = config::parse(&document, Context::from(origin)).map_err(|findings| {
         let Some(first) = findings.into_iter().next() else {
@@ -164,12 +174,12 @@ pub(crate) fn in_words(words: &str, algorithm: Option<&str>, origin: Origin) -> 
     }
     Ok(Subject {
         name: rule.limit.algorithm.name().into(),
-        ..Subject::of(rule)
+        ..Subject::of(rule, &loaded.policy)
     })
 }
 
 /// Returns the text of a policy with this one limit.
-fn document(words: &str, algorithm: Option<&str>) -> Result<String> {
+fn document(words: &str, algorithm: Option<&str>, zone: &str) -> Result<String> {
     let texts = [words, algorithm.unwrap_or_default()];
     if texts.iter().any(|text| text.len() > MAX_WORDS) {
         return Err(Failure::new(format!(
@@ -193,7 +203,7 @@ fn document(words: &str, algorithm: Option<&str>) -> Result<String> {
         None => String::new(),
     };
     Ok(format!(
-        "version = 1\ntimezone = \"UTC\"\nlimit = [{{ name = \"{NAME}\", key = [\"all\"], {fields}{algorithm} }}]\n"
+        "version = 1\ntimezone = \"{zone}\"\nlimit = [{{ name = \"{NAME}\", key = [\"all\"], {fields}{algorithm} }}]\n"
     ))
 }
 
@@ -202,7 +212,7 @@ mod tests {
     use super::*;
 
     fn text(words: &str, algorithm: Option<&str>) -> Result<(String, String), String> {
-        match in_words(words, algorithm, source::BEGINNING) {
+        match in_words(words, algorithm, source::BEGINNING, "UTC") {
             Ok(subject) => Ok((subject.name, subject.text)),
             Err(failure) => Err(failure.message),
         }

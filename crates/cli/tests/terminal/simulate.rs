@@ -1,7 +1,7 @@
 //! `simulate`: workloads against limits, and the user's own events.
 
 use std::io::Write as _;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
 use crate::desk::{Desk, POLICY, show};
 use crate::reviewed::assert_reviewed;
@@ -148,6 +148,13 @@ fn mistakes_in_arguments_are_refused() {
 
 /// Runs with `events` on standard input.
 fn answers(desk: &Desk, limit: &str, events: &str) -> String {
+    show(
+        &["simulate", "--limit", limit, "--events", "-"],
+        &answered(desk, limit, events),
+    )
+}
+
+fn answered(desk: &Desk, limit: &str, events: &str) -> Output {
     let arguments = ["simulate", "--limit", limit, "--events", "-"];
     let mut command = desk.command(&arguments);
     let piped = command
@@ -158,7 +165,25 @@ fn answers(desk: &Desk, limit: &str, events: &str) -> String {
     let mut input = child.stdin.take().expect("its input");
     input.write_all(events.as_bytes()).expect("it reads");
     drop(input);
-    show(&arguments, &child.wait_with_output().expect("it ends"))
+    child.wait_with_output().expect("it ends")
+}
+
+/// Midnight in Oslo is two hours before that of UTC, also for a limit that is set.
+#[test]
+fn calendar_words_of_events_follow_the_zone_of_the_policy() {
+    let policy = "version = 1\ntimezone = \"Europe/Oslo\"\n[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"2/day\"\n";
+    let desk = Desk::new().with("ratekeeper.toml", policy);
+    let noon = 1_774_778_400_000_000_u64;
+    let events = format!(
+        "{{\"at_us\": {noon}}}\n{{\"at_us\": {noon}, \"op\": \"set\", \"limit\": \"3/day\"}}\n"
+    );
+    let output = answered(&desk, "a", &events).stdout;
+    let answers = String::from_utf8(output).unwrap();
+    assert_eq!(
+        answers.matches("\"reset_after_us\":43200000000").count(),
+        2,
+        "{answers}"
+    );
 }
 
 #[test]
