@@ -279,6 +279,7 @@ impl<S: Remote> Store for Fallback<S> {
     fn adopt<'l>(&self, limits: &(impl Iterator<Item = &'l Limit> + Clone), now: Time) {
         self.0.main.adopt(limits, now);
         self.0.local.adopt(limits, now);
+        self.0.renew(limits.clone());
     }
 
     async fn settle<A: StoreAct>(

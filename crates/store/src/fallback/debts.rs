@@ -30,6 +30,14 @@ impl<S: Remote> FallbackInner<S> {
         self.owes.store(true, Ordering::Relaxed);
     }
 
+    /// Takes the new numbers of limits that it remembers, by which the memory store counts now.
+    pub(super) fn renew<'l>(&self, limits: impl Iterator<Item = &'l Limit>) {
+        let mut known = self.limits.lock();
+        for limit in limits {
+            known.entry(limit.id).and_modify(|it| it.clone_from(limit));
+        }
+    }
+
     /// Charges the store the permits that were admitted without it, as far as they fit. Permits
     /// that do not fit still count against the share here, because otherwise each failure of a
     /// store would admit another share.

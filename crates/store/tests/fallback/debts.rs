@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Concurrency, Gcra, Key, Log, Nanos, Outage, Permits, WarmUp, Window,
+    AnyAlgorithm, Charge, Concurrency, Gcra, Key, Limit, Log, Nanos, Outage, Permits, WarmUp,
+    Window,
 };
 use ratekeeper_store::{ActualCost, HealthChange, Settled, Store as _, StoreError};
 
@@ -121,6 +122,26 @@ fn debts_are_the_charges_that_still_count_against_a_key() {
                 usize::try_from(10 - debited).unwrap()
             );
         }
+    }
+}
+
+/// Numbers that change in an outage change no debt: it is counted as the memory store counts now.
+#[test]
+fn a_debt_keeps_its_permits_when_the_numbers_change() {
+    for (before, after, left) in [("100/300d", "50/300d", 42), ("10/300d", "100/300d", 92)] {
+        let store = fallback(1);
+        let old = tokens(0, Outage::Local, before);
+        let new = Limit {
+            version: old.version + 1,
+            ..tokens(0, Outage::Local, after)
+        };
+        assert!(decide(&store, &[charge(&old, 3)], at(0)).admitted);
+        cut(&store, true);
+        assert!(decide(&store, &[charge(&old, 5)], at(0)).admitted);
+        store.adopt(&std::iter::once(&new), at(0));
+        cut(&store, false);
+        let _up = tend(&store, at(1_000));
+        assert_eq!(remaining(&store, &new, at(1_000)), left, "{before}");
     }
 }
 
