@@ -43,6 +43,8 @@ pub(crate) struct SeenFile {
     pub(crate) last: Option<Arc<PolicyText>>,
     pub(crate) in_force: Arc<PolicyText>,
     pub(crate) started_with: Settings,
+    /// True if a file that the gateway needs, such as a certificate, could not be used.
+    pub(crate) lacks_files: bool,
 }
 
 impl PolicyOrigin {

@@ -129,6 +129,8 @@ impl ServiceContext {
                 self.holds(&loaded.policy, line, &change.line)
                     .map_err(NotChanged::Useless)?;
             }
+            let replace = self.prepare_gateway(&loaded.policy.settings);
+            let replace = replace.map_err(NotChanged::Rejected)?;
             if edited.text != old {
                 let new = edited.text;
                 let written = self.write(&beside(path, file), Contents { old, new });
@@ -141,6 +143,7 @@ impl ServiceContext {
             let file = file.to_owned();
             seen.last = Some(Arc::clone(&candidate));
             if candidate != seen.in_force {
+                replace();
                 self.put_in_force(Trigger::Request, candidate, loaded, &mut seen);
             }
             return Ok(OverrideChanged {

@@ -81,6 +81,7 @@ pub(crate) fn load_first(
         last: Some(Arc::clone(&text)),
         in_force: text,
         started_with: first.policy.settings.clone(),
+        lacks_files: false,
     };
     Ok((first, seen))
 }
@@ -166,20 +167,33 @@ impl ServiceContext {
             self.end_refusals(ConfigSource::Policy);
             return Ok(Reloaded::Unchanged { version });
         }
-        if again && trigger == Trigger::File {
+        if again && trigger == Trigger::File && !seen.lacks_files {
             return Ok(Reloaded::Unchanged { version });
         }
         let loaded = self.judge(path, &text);
         let loaded = loaded.map_err(|why| self.reject(trigger, why))?;
-        if let Some(proxy) = self.proxy.get().and_then(Weak::upgrade) {
-            let prepared = proxy.prepare(&loaded.policy.settings);
-            let replace = prepared.map_err(|why| {
-                let why = self.rejected(why.to_string(), Vec::new());
-                self.reject(trigger, why)
-            })?;
-            replace();
-        }
+        let prepared = self.prepare_gateway(&loaded.policy.settings);
+        seen.lacks_files = prepared.is_err();
+        let replace = match prepared {
+            Err(_) if again && trigger == Trigger::File => {
+                return Ok(Reloaded::Unchanged { version }); // said before
+            }
+            prepared => prepared.map_err(|why| self.reject(trigger, why))?,
+        };
+        replace();
         Ok(self.put_in_force(trigger, text, loaded, &mut seen))
+    }
+
+    /// Prepares the gateway for new settings; the result puts them in force.
+    pub(super) fn prepare_gateway(
+        &self,
+        settings: &Settings,
+    ) -> Result<Box<dyn FnOnce()>, Rejected> {
+        let Some(proxy) = self.proxy.get().and_then(Weak::upgrade) else {
+            return Ok(Box::new(|| ()));
+        };
+        let prepared = proxy.prepare(settings);
+        prepared.map_err(|why| self.rejected(why.to_string(), Vec::new()))
     }
 
     /// Reads the policy file and the files that it names.

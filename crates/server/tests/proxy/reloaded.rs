@@ -1,16 +1,17 @@
 //! `[listen.proxy]` is read again while requests run on.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 
-use ratekeeper_server::Door;
+use ratekeeper_server::{Door, Service};
 
 use super::message::read_response;
 use super::upstream::{Next, Upstream};
-use super::{Client, OPEN, Proxy, REFUSES, eventually, write};
+use super::{Client, OPEN, Proxy, REFUSES, config, eventually, write};
 
 fn named(name: &'static str) -> Upstream {
     Upstream::with(format!(
@@ -114,6 +115,45 @@ fn settings_that_cannot_be_used_change_nothing() {
     let page = admin.ask("GET /v1/dashboard HTTP/1.1\r\nhost: localhost\r\n\r\n");
     let notice = "the address or TLS of [listen.proxy] changed: restart";
     assert!(page.text().contains(notice), "{}", page.text());
+}
+
+/// A change of an override puts the whole file in force, as a reload does, or nothing of it.
+#[test]
+fn an_override_puts_the_gateway_in_force_that_the_file_has() {
+    let (old, new) = (named("o"), named("n"));
+    let directory = tempfile::tempdir().unwrap();
+    let (path, overrides) = (
+        directory.path().join("ratekeeper.toml"),
+        directory.path().join("overrides.csv"),
+    );
+    std::fs::write(&overrides, "limit,key,set\n").unwrap();
+    let write = |upstream: SocketAddr| {
+        let text = format!(
+            "version = 1\noverrides = \"overrides.csv\"\n[listen.proxy]\naddress = \"127.0.0.1:0\"\n\
+             upstream = \"http://{upstream}\"\n[[limit]]\nname = \"a\"\nkey = [\"header:x\"]\n\
+             limit = \"9/1m\"\nmissing_key = \"skip\"\n"
+        );
+        std::fs::write(&path, text).unwrap();
+    };
+    write(old.address);
+    let service = Service::start(&config(&path)).unwrap();
+    let proxy = Proxy { service, directory };
+    let put = |number: u32| {
+        let mut admin = Client::new(proxy.service.address(Door::Admin).unwrap());
+        admin.ask(&format!(
+            "PUT /v1/overrides?limit=a&key=ann&set={number}/1m HTTP/1.1\r\nhost: localhost\r\n\
+             content-length: 0\r\n\r\n"
+        ))
+    };
+    assert_eq!(put(1).status(), 200);
+    assert_eq!(proxy.client().get("/").text(), "o");
+    write(proxy.address()); // its own, which is refused
+    assert_eq!(put(2).status(), 422);
+    let text = std::fs::read_to_string(&overrides).unwrap();
+    assert!(text.contains("1/1m") && !text.contains("2/1m"), "{text}");
+    write(new.address);
+    assert_eq!(put(3).status(), 200);
+    assert_eq!(proxy.client().get("/").text(), "n");
 }
 
 #[test]
