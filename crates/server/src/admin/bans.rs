@@ -1,7 +1,7 @@
 //! Bans: the banned keys of a limit; keys that an operator bans or allows by hand.
 
-use ratekeeper_core::{Decision, Key, MAX_BAN, Nanos, Time};
-use ratekeeper_policy::{HandAct, HandEntry, MAX_BY_HAND, RevealKeys, Rule};
+use ratekeeper_core::{Decision, Key, MAX_BAN, Mode, Nanos, Time};
+use ratekeeper_policy::{HandAct, HandEntry, MAX_BY_HAND, RevealKeys, Rule, RuleMode};
 use ratekeeper_store::{AnyStore, BanPage, BannedKey, KeyEntry, MemoryStore, Store};
 use serde_json::{Value, json};
 
@@ -204,11 +204,15 @@ async fn set(shared: &ServiceContext, query: &Query<'_>, wanted: Option<ByHand>)
         }
     };
     shared.note_change(&format!("key {parts} of limit {limit} {did}"));
+    let mode = match rule.mode_of(Some(key)) {
+        Some(Mode::Shadow) => RuleMode::Shadow, // or outside of `percent`
+        _ => rule.mode,
+    };
     Ok(reply(&json!({
         "limit": limit,
         "key": key_in_words(shared, rule, key),
         "act": act.map(HandAct::word),
-        "mode": rule.mode.word(),
+        "mode": mode.word(),
         "was_banned": was_banned,
         "was_allowed": before == Some(HandAct::Allow),
         "ends_after_ms": for_ms,

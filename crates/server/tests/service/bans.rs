@@ -144,6 +144,19 @@ fn any_limit_bans_and_allows_by_hand_until_the_end() {
     assert_eq!(http.post("/v1/check", PLAIN).json()["allowed"], false);
 }
 
+/// A key outside of `percent` is in shadow mode, whatever the mode of its limit.
+#[test]
+fn a_ban_that_refuses_nothing_says_so() {
+    let policy = POLICY.replacen("[[limit]]", "[[limit]]\npercent = 0", 3);
+    let fixture = Fixture::new(&policy);
+    let set = fixture
+        .admin()
+        .post(&format!("/v1/bans?{PLAIN_KEY}&for=1h"), "");
+    assert_eq!(set.json()["mode"], "shadow", "{}", set.body);
+    let allowed = fixture.http().post("/v1/check", PLAIN).json();
+    assert_eq!(allowed["allowed"], true);
+}
+
 #[test]
 fn the_next_process_has_the_keys_that_were_set_by_hand() {
     let policy = POLICY.replacen(
