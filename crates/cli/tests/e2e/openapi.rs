@@ -49,6 +49,12 @@ missing_key = "skip"
 balance     = { start = 100, max = 1000 }
 
 [[limit]]
+name  = "not-yet"
+key   = ["ip"]
+limit = "5/1m"
+mode  = "off"
+
+[[limit]]
 name        = "busy"
 key         = ["attr:job"]
 missing_key = "skip"
@@ -59,7 +65,8 @@ elastic     = { up_to = "10/1m", while = { signal = "depth", below = "50%" } }
 const LOGIN: &str = r#"{"request": {"path": "/login", "ip": "192.0.2.1"}}"#;
 
 /// Calls of the http listener, in order; `ID` is the permit or the decision of the answer before.
-const CHECKS: [(&str, &str, &str); 22] = [
+const CHECKS: [(&str, &str, &str); 23] = [
+    ("POST", "/v1/check", r#"{"attributes": {"tenant": "ann"}}"#),
     ("POST", "/v1/check", LOGIN),
     ("POST", "/v1/peek", LOGIN),
     ("POST", "/v1/check?status=200", LOGIN),
@@ -105,7 +112,9 @@ const CHECKS: [(&str, &str, &str); 22] = [
 ];
 
 /// Calls of the admin listener.
-const OPERATOR: [(&str, &str, &str); 38] = [
+const OPERATOR: [(&str, &str, &str); 40] = [
+    ("GET", "/v1/keys?limit=credits&top=5", ""),
+    ("GET", "/v1/bans?limit=login&top=5&reveal=policy", ""),
     ("GET", "/", ""),
     ("GET", "/healthz", ""),
     ("GET", "/readyz", ""),
