@@ -1,7 +1,7 @@
 //! Watch: notices that the policy file changed, however it was changed.
 //!
 //! ```text
-//!   every 250 ms  properties of the files: others than at the last reload, and at rest --> reload
+//!   every 200 ms  properties of the files: others than at the last reload, and at rest --> reload
 //!   every 5 s     reload: only the texts count
 //! ```
 //!
@@ -23,9 +23,9 @@ use crate::background::old_databases::DailyNotice;
 use crate::context::ServiceContext;
 
 /// Time between two looks at the properties of the files.
-const LOOK: Duration = Duration::from_millis(250);
+const LOOK: Duration = Duration::from_millis(200);
 /// Looks between two reloads of files that seem unchanged: 5 s.
-const MAX_LOOKS: usize = 20;
+const MAX_LOOKS: usize = 25;
 /// How long the stop waits for the thread.
 const STOP_WITHIN: Duration = Duration::from_secs(1);
 
