@@ -38,7 +38,8 @@ fields! {
         required max: Whole(1, Quota::MAX_PERMITS), "100",
             "Maximum number of requests that wait at once.";
         optional max_wait: SPAN, "\"2s\"",
-            "Maximum wait of a request; a request that would wait longer is refused.";
+            "Maximum wait of a request, rounded down to whole permits of the rate; one that would wait \
+             longer is refused.";
         optional order: Word(&["fifo"]), "\"fifo\"", "Order in which requests leave the queue.";
     }
 
