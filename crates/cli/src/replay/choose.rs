@@ -116,9 +116,7 @@ fn with_number(source: &PolicySource, policy: &Policy, rule: &Rule, number: u64)
             return Some(alone(&policy, limit, |_| {}));
         }
     }
-    if !rule.is_of_quota(ORIGIN) {
-        return None;
-    }
+    rule.keeps_to.filter(|_| rule.is_of_quota(ORIGIN))?; // a quota has no calendar
     let quota = Quota::new(Permits::new(number), rule.window?).ok()?;
     let algorithm = rule.limit.algorithm.with_quota(quota, ORIGIN).ok()?;
     Some(alone(policy, limit, |rule| {

@@ -226,6 +226,50 @@ algorithm = "leaky-bucket"
     assert_eq!(denied, [Some(2), Some(3), Some(1)]);
 }
 
+/// The number of a limit decides as the limit does, or the limit is more than a number.
+#[test]
+fn limits_that_are_a_number_alone_are_decided_again() {
+    let alone = [
+        "limit = \"5/1m\"",
+        "limit = \"5/hour\"",
+        "bucket = { size = 5, refill = \"5/1m\" }",
+        "limit = \"5/1m\"\nalgorithm = \"fixed-window\"",
+        "limit = \"5/1m\"\nalgorithm = \"sliding-window-counter\"",
+        "limit = \"5/1m\"\nalgorithm = \"sliding-window-log\"",
+        "limit = \"5/1m\"\nalgorithm = { name = \"sub-buckets\", count = 4, edge = \"drop\" }",
+        "limit = \"5/1m\"\nalgorithm = \"quota-reset\"",
+        "limit = \"5/1m\"\nalgorithm = \"hybrid\"",
+        "limit = \"5/1m\"\nalgorithm = \"exponential\"",
+        "limit = \"5/1m\"\nalgorithm = \"leaky-bucket\"",
+        "limit = \"5/1m\"\ncount_denied = true",
+        "limit = \"5/1m\"\nban = { after = 9, within = \"1h\", for = \"1h\" }",
+    ];
+    let more = [
+        "limit = \"5/1m\"\nalgorithm = \"smooth-bursty\"",
+        "limit = \"5/1m\"\nwarmup = { period = \"10s\" }",
+        "limit = \"5/1m\"\nalgorithm = { name = \"sliding-window-log\", min_gap = \"2s\" }",
+        "bucket = { size = 5, refill = \"2/1m\", step = true }",
+    ];
+    for fields in alone.iter().chain(&more) {
+        let fixture = Fixture::new(&format!(
+            "version = 1\ntimezone = \"UTC\"\n[[limit]]\nname = \"own\"\nkey = [\"ip\"]\n{fields}\n"
+        ));
+        let body = json!({ "request": { "ip": "192.0.2.1" } }).to_string();
+        for _ in 0..9 {
+            fixture.http().post("/v1/check", &body);
+        }
+        let found = whatif(&fixture, "limit=own&number=5/1m");
+        if alone.contains(fields) {
+            let denied = &found["present"]["denied"];
+            assert_eq!(found["numbers"][0]["denied"], *denied, "{fields}: {found}");
+            assert!(denied.as_u64() > Some(0), "{fields}");
+        } else {
+            let detail = found["detail"].to_string();
+            assert!(detail.contains("more than a number"), "{fields}: {found}");
+        }
+    }
+}
+
 #[test]
 fn other_questions_are_refused_with_the_reason() {
     let fixture = Fixture::new(POLICY);

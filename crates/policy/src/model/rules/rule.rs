@@ -253,8 +253,11 @@ impl Rule {
     /// gap, steps or a warm-up are more.
     pub fn is_of_quota(&self, origin: Origin) -> bool {
         let own = &self.limit.algorithm;
-        let rebuilt = self.keeps_to.map(|quota| own.with_quota(quota, origin));
-        rebuilt.is_some_and(|it| matches!(own, AnyAlgorithm::Gcra(_)) || it.as_ref() == Ok(own))
+        let written = || Quota::new(self.quota, self.window?).ok();
+        let quota = self.keeps_to.or_else(written);
+        let rebuilt = quota.map(|quota| own.with_quota(quota, origin));
+        let has_no_more = matches!(own, AnyAlgorithm::Gcra(_) | AnyAlgorithm::Window(_));
+        rebuilt.is_some_and(|it| has_no_more || it.as_ref() == Ok(own))
     }
 
     /// Returns the cost that a text states: a whole number, or a decimal number of the unit,
