@@ -95,7 +95,7 @@ fn with_number(source: &PolicySource, policy: &Policy, rule: &Rule, number: u64)
         .take(rule.line.saturating_sub(1));
     let (before, after) = source.text.split_at(start.map(str::len).sum());
     let (own, _) = after.split_once("\n[[").unwrap_or((after, ""));
-    // Without what are fields of their own: the `anchor`, a queue or a gap, a warm-up.
+    // The `anchor`, a queue, a gap and a warm-up are other fields.
     let ends = [" from ", ", ", " when "];
     let text = ends.iter().fold(&*rule.text, |text, end| {
         text.split_once(end).map_or(text, |(before, _)| before)

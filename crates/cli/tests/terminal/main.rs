@@ -4,6 +4,7 @@
 mod broken;
 mod comments;
 mod desk;
+mod diff;
 mod envoy;
 mod explain;
 mod gateway;
