@@ -82,6 +82,8 @@ pub(super) fn unknown(
         .or_else(|| {
             let near = near().map(|near| near.name.trim_end_matches('s'));
             let is_plural = near == Some(name.trim_end_matches('s'));
+            // `plans = { .. }` belongs to a limit, and the heading `[plans]` is another table.
+            let is_plural = is_plural && (place != "the policy" || value.is_none());
             let elsewhere = || above_tables(name, value).or_else(|| elsewhere(name, value, place));
             (!is_plural).then(elsewhere)?
         })
@@ -149,7 +151,9 @@ pub(super) fn wrong_type(node: Node<'_>, shape: &Shape, here: Here<'_>) {
             format!("write it without quotes: {field} = {text}")
         }
         (Shape::Flag, _, _) => format!("write {field} = true, or {field} = false"),
-        (_, DeValue::String(_), Some(text)) if shape.is_bare(text.trim_end_matches('%')) => {
+        (_, DeValue::String(_), Some(text))
+            if field.ends_with("percent") && shape.is_bare(text.trim_end_matches('%')) =>
+        {
             format!(
                 "write it as a number: {field} = {}",
                 text.trim_end_matches('%')
