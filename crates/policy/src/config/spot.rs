@@ -1,4 +1,4 @@
-//! Spot: where something stands in a text, and what is wrong with it.
+//! Spot: a place in a text, and the findings about it.
 //!
 //! A spot knows the findings of its text, so a reader of a value needs no list of findings beside
 //! it: it reports them where the value stands.

@@ -70,7 +70,7 @@ impl<'a> Node<'a> {
         single.into_iter().chain(values)
     }
 
-    /// Returns the fields of a table; none if it is no table.
+    /// Returns the fields of a table; empty for another value.
     pub(crate) fn fields(self) -> impl Iterator<Item = (Text<'a>, Self)> {
         let fields = self.value.as_table().into_iter().flatten();
         fields.map(move |(name, value)| (self.at.name(name), self.at.node(value)))

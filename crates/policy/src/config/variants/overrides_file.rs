@@ -215,7 +215,7 @@ pub(super) struct OverrideRecord<'t> {
     pub(super) fault: Option<CsvCell<'static>>,
 }
 
-/// A text of a record, or what is wrong with it.
+/// A text with its place in a record: a cell, or a fault.
 pub(super) struct CsvCell<'t> {
     pub(super) value: Cow<'t, str>,
     pub(super) at: Range<usize>,
