@@ -11,12 +11,14 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use foldhash::fast::RandomState;
 use ipnet::IpNet;
-use ratekeeper_policy::ClientIp;
+use ratekeeper_policy::{ClientIp, Country};
 
 /// A client of a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoggedClient {
     pub(crate) ip: IpAddr,
+    /// The country that a trusted proxy states with the request.
+    pub(crate) country: Option<Country>,
     /// Counts the clients from 0.
     pub(crate) number: usize,
 }
@@ -61,7 +63,11 @@ impl Clients {
         if number == next {
             self.networks.push(network);
         }
-        LoggedClient { ip, number }
+        LoggedClient {
+            ip,
+            country: None,
+            number,
+        }
     }
 
     fn address_of_name(&mut self, name: &str) -> IpAddr {

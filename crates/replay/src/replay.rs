@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ratekeeper::{Answer, Clock, Keeper, Permit, Report, Scope, at_once};
 use ratekeeper_core::{LeaseId, Limit, Origin, Time};
-use ratekeeper_policy::{Cost, Facts, KeyPart, Policy, Rule};
+use ratekeeper_policy::{Cost, Facts, Geo, KeyPart, Policy, Rule};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 use smallvec::SmallVec;
 
@@ -182,27 +182,27 @@ impl Replay {
     pub(crate) fn client(&mut self, record: &Record) -> Option<LoggedClient> {
         let source = &self.policy.client_ip;
         let text = record.client();
-        if !text.is_empty() {
-            let peer = self.clients.of_text(text, source);
-            if !source.trusts(peer.ip) {
-                return Some(peer);
-            }
-            let client = source.identify(peer.ip, &headers(record));
-            return Some(self.clients.of_address(client, source));
+        let peer = (!text.is_empty()).then(|| self.clients.of_text(text, source));
+        if let Some(peer) = peer.filter(|peer| !source.trusts(peer.ip)) {
+            return Some(peer);
         }
-        // Envoy's own format has no peer, which Envoy writes as the last hop.
         let headers = headers(record);
-        let last = headers
-            .iter()
-            .find(|(name, _)| *name == "x-forwarded-for")?;
-        let hops = str::from_utf8(last.1).ok()?;
-        let (before, peer) = hops.rsplit_once(',').unwrap_or(("", hops));
-        let peer = peer.trim().parse::<IpAddr>().ok()?;
-        let before = [("x-forwarded-for", before.as_bytes())];
-        Some(
-            self.clients
-                .of_address(source.identify(peer, &before), source),
-        )
+        let (peer, client) = if let Some(peer) = peer {
+            (peer.ip, source.identify(peer.ip, &headers))
+        } else {
+            // Envoy's own format has no peer, which Envoy writes as the last hop.
+            let mut fields = headers.iter();
+            let (_, last) = fields.find(|(name, _)| *name == "x-forwarded-for")?;
+            let hops = str::from_utf8(last).ok()?;
+            let (before, peer) = hops.rsplit_once(',').unwrap_or(("", hops));
+            let peer = peer.trim().parse::<IpAddr>().ok()?;
+            let before = [("x-forwarded-for", before.as_bytes())];
+            (peer, source.identify(peer, &before))
+        };
+        Some(LoggedClient {
+            country: self.policy.stated_country(peer, &headers),
+            ..self.clients.of_address(client, source)
+        })
     }
 
     /// Decides a request at its time, which must not be before that of the last one.
@@ -241,6 +241,7 @@ impl Replay {
             path,
             query,
             ip: client.map(|client| client.ip),
+            country: client.and_then(|client| client.country),
             headers: &headers,
             attributes: &attributes,
             ..Facts::default()
@@ -316,11 +317,9 @@ fn has(part: &KeyPart, facts: &Facts<'_>, policy: &Policy) -> bool {
         KeyPart::Ip { .. } => facts.ip.is_some(),
         KeyPart::Host => !facts.host.is_empty(),
         KeyPart::Method => !facts.method.is_empty(),
-        KeyPart::Country | KeyPart::Continent | KeyPart::Asn => {
-            policy.geo.as_ref().is_some_and(|geo| {
-                geo.files().next().is_some()
-                    || geo.header().is_some_and(|it| facts.header(it).is_some())
-            })
+        KeyPart::Country | KeyPart::Continent => {
+            let mut files = policy.geo.iter().flat_map(Geo::files);
+            facts.country.is_some() || files.any(|file| file.field == "country_db")
         }
         KeyPart::Header(name) => facts.header(name).is_some(),
         KeyPart::Cookie(name) => {

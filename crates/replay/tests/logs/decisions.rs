@@ -264,6 +264,31 @@ fn clients_behind_a_trusted_proxy_are_told_apart() {
     assert_eq!(report.limits[0].worst[0].key, "ip=192.0.2.1");
 }
 
+/// The header of `[geo]` counts where the peer is a trusted proxy, as at a listener.
+#[test]
+fn a_trusted_proxy_states_the_country() {
+    let limits = "[client_ip]\ntrusted_proxies = ['10.0.0.0/8']\n[geo]\nheader = 'cf-ipcountry'\n\
+                  [[limit]]\nname = 'a'\nmatch = { country = ['NO', 'SE'] }\nkey = ['country']\nlimit = '1/1h'";
+    let format = "$remote_addr [$msec] \"$request\" \"$http_cf_ipcountry\"";
+    for (peer, countries, signs, note) in [
+        ("10.0.0.1", ["NO", "DE", "NO", "SE"], "++-+", ""),
+        ("192.0.2.1", ["NO"; 4], "++++", "the log has no `country`"),
+    ] {
+        let line = |country| format!("{peer} [12.0] \"GET / HTTP/1.1\" \"{country}\"\n");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.log");
+        std::fs::write(&path, countries.map(line).concat()).unwrap();
+        let (report, records) = replay(&[path], &with_format(format), limits).unwrap();
+        let found: String = records.iter().map(|record| &record[..1]).collect();
+        assert_eq!(found, signs, "{:?}", report.notes);
+        let notes = report.notes.concat();
+        assert!(
+            notes.contains(note) && notes.is_empty() == note.is_empty(),
+            "{notes}"
+        );
+    }
+}
+
 #[test]
 fn the_zone_of_a_reader_applies_to_times_without_one() {
     let options = LogOptions {
