@@ -20,7 +20,7 @@
 //!     weighted              1/2         the same
 //!     drop                  all         1/2 where m does not divide P
 //!   hybrid                  (N + 1)/2N  N at once each P
-//!   exponential             (1 - 1/e)   N at once each P
+//!   exponential             1 - 1/e     N at once each P; of N permits, rounded down
 //! ```
 //!
 //! The reason is the same for all. A request is refused at `t` because of the permits admitted in
