@@ -16,7 +16,8 @@
 //! first decision that leaves more than `above` spent to the first that does not, or to the moment
 //! at which the limit has refilled so far, if that comes earlier. The alert of the key starts
 //! when it has been above for `for` without a break, and ends when it is no longer above. The only
-//! hysteresis is that no alert of a key starts twice within `for`.
+//! hysteresis is that no alert of a key starts twice within `for`. A banned key is above for `for`
+//! and a minute, or to the end of its ban, if that comes earlier.
 //!
 //! * The moment is computed from the decision alone: `more_after` brings back one permit,
 //!   `reset_after` all of them, and the others are taken to come evenly between the two. That is
@@ -30,6 +31,9 @@
 use std::fmt;
 
 use ratekeeper_core::{Decision, Nanos, Permits, Verdict};
+
+/// How long the alert of a banned key that sends nothing more lasts, so that scrapes see it.
+const BAN_SHOWN: Nanos = Nanos::from_secs(60);
 
 /// `alert` of a limit.
 ///
@@ -63,7 +67,7 @@ impl Alert {
         if decision.verdict.is_ban() {
             // Its times are those of the ban. A banned key that has gone away is not watched to
             // the end, because each key that is watched takes a place.
-            return refused.min(self.hold);
+            return refused.min(self.hold + BAN_SHOWN);
         }
         let used = quota.get().saturating_sub(decision.remaining.get());
         let excess = used.saturating_sub(self.level(quota).get());
@@ -126,10 +130,10 @@ mod tests {
     }
 
     #[test]
-    fn a_ban_is_watched_for_no_longer_than_it_takes_to_report_it() {
+    fn a_ban_is_watched_for_no_longer_than_it_takes_to_see_its_alert() {
         let banning = "limit = \"2/1h\"\nban = { after = 1, within = \"24h\", for = \"2h\" }";
-        check(banning, 80, &[1, 1, 1], Nanos::SECOND);
-        check(banning, 80, &[1, 1, 1, 1], Nanos::SECOND);
+        check(banning, 80, &[1, 1, 1], Nanos::from_secs(61));
+        check(banning, 80, &[1, 1, 1, 1], Nanos::from_secs(61));
     }
 
     /// Spends `costs` at time zero, and compares the predicted moment with the usage that looks at

@@ -161,6 +161,46 @@ fn a_silent_key_falls_as_its_limit_refills() {
 }
 
 #[test]
+fn a_key_that_has_fallen_since_the_last_look_was_above_for_long_enough() {
+    let limit = BUCKET.replace("3s", "2s");
+    check(
+        &limit,
+        &[
+            (1, Ask("a", 10)),
+            (2, Look(&[])),
+            (3, Look(&["end a", "start a"])),
+        ],
+    );
+}
+
+#[test]
+fn a_key_that_is_banned_between_two_looks_alerts() {
+    // The first refusal bans; the key sends nothing more.
+    let ban = "ban = { after = 1, within = \"24h\", for = \"1h\" }";
+    check(
+        &format!("{BUCKET}\n{ban}"),
+        &[
+            (0, Ask("a", 10)),
+            (0, Ask("a", 1)),
+            (2, Look(&[])),
+            (3, Look(&["start a"])),
+            (62, Look(&[])),
+            (63, Look(&["end a"])),
+        ],
+    );
+    let short = ban.replace("1h", "4s");
+    check(
+        &format!("{BUCKET}\n{short}"),
+        &[
+            (0, Ask("a", 10)),
+            (0, Ask("a", 1)),
+            (3, Look(&["start a"])),
+            (4, Look(&["end a"])),
+        ],
+    );
+}
+
+#[test]
 fn a_key_that_falls_begins_anew() {
     check(
         BUCKET,

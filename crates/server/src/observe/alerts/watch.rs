@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Decisions move the end of the time for which a key is above; the looks, once a second, find
-//! starts and ends. An active key that falls and rises again between two looks stays active.
+//! starts and ends. An active key that falls and rises again between two looks stays active; one
+//! that was above for `for` and has fallen since the last look starts and ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -140,16 +141,16 @@ impl LimitWatch {
         let mut keys = self.keys.lock();
         let before = keys.by_key.len();
         keys.by_key.retain(|key, watched| {
-            if watched.until <= now {
-                changes.extend(self.notice(watched, AlertChange::Ended(AlertEnd::Fell)));
-                return false;
-            }
-            if watched.id.is_none() && now.since(watched.since) >= self.alert.hold {
+            let above_for = watched.until.min(now).since(watched.since);
+            if watched.id.is_none() && above_for >= self.alert.hold {
                 watched.id = Some(name(key, watched.since));
                 self.started.add(1);
                 changes.extend(self.notice(watched, AlertChange::Started));
             }
-            true
+            if watched.until <= now {
+                changes.extend(self.notice(watched, AlertChange::Ended(AlertEnd::Fell)));
+            }
+            watched.until > now
         });
         self.gave_up(before - keys.by_key.len(), &keys);
         changes
