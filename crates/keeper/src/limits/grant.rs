@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_core::{Decision, Permits};
+use ratekeeper_core::{Decision, Nanos, Permits};
 use ratekeeper_store::{Decisions, StoreError};
 
 use super::{ChargedList, NamedLimit};
@@ -90,9 +90,26 @@ impl LimitsGrant {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn delay(&self) -> Duration {
-        let decisions = self.charged.iter().filter_map(|charged| charged.decision);
-        let waits = decisions.filter_map(|decision| decision.verdict.wait());
-        waits.max().map_or(Duration::ZERO, Duration::from)
+        self.last()
+            .map_or(Duration::ZERO, |(_, delay)| delay.into())
+    }
+
+    /// Returns the refusal of a caller that does not wait so long.
+    pub(super) fn later_than(&self, patience: Nanos) -> Option<CheckError> {
+        let (limit, delay) = self.last()?;
+        (delay > patience).then(|| CheckError::Refused {
+            limit: Arc::clone(limit),
+            refused: Refused::Until(delay.into()),
+        })
+    }
+
+    /// Returns the limit with the longest delay.
+    fn last(&self) -> Option<(&Arc<str>, Nanos)> {
+        let delays = self.charged.iter().filter_map(|charged| {
+            let delay = charged.decision?.verdict.wait()?;
+            Some((&charged.name, delay))
+        });
+        delays.max_by_key(|(_, delay)| *delay)
     }
 
     /// Returns the name of each limit and its decision, in the order of the charges.

@@ -1,6 +1,7 @@
 //! Several limits over one store: all or none, and corrected afterwards.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ratekeeper_core::{Concurrency, Gcra, Log, Nanos, Permits, WarmUp};
 
@@ -21,6 +22,11 @@ fn remaining<S: Store, C: Clock>(limit: &NamedLimit<S, C>, key: &str) -> u64 {
     at_once(limit.peek(key)).unwrap().remaining.get()
 }
 
+fn refused(limit: &str, refused: Refused) -> CheckError {
+    let limit = limit.into();
+    CheckError::Refused { limit, refused }
+}
+
 #[test]
 fn the_longest_wait_of_those_that_refuse_is_reported() {
     let limits = limits();
@@ -32,10 +38,6 @@ fn the_longest_wait_of_those_that_refuse_is_reported() {
     let grant = ask(1).unwrap();
     let each: Vec<_> = grant.decisions().map(|(name, _)| name).collect();
     assert_eq!(each, ["long", "short"]);
-    let refused = |limit: &str, refused| CheckError::Refused {
-        limit: limit.into(),
-        refused,
-    };
     let hour = at_once(long.check("ann")).unwrap_err();
     assert_eq!(ask(1), Err(hour.clone()));
     assert_eq!(
@@ -238,18 +240,16 @@ fn a_caller_waits_for_all_limits_and_settles_what_it_took() {
     at_once(limits.settle(grant.unwrap().used(&tokens, 10))).unwrap();
     assert_eq!(acquire().0, Nanos::from_secs(10));
 
-    let within = |secs| limits.acquire_within(&charges, std::time::Duration::from_secs(secs));
-    let (span, refused) = waited(limits.clock(), within(39));
+    let within = |secs| limits.acquire_within(&charges, Duration::from_secs(secs));
+    let (span, late) = waited(limits.clock(), within(39));
     assert_eq!(
-        (span, refused.is_err()),
+        (span, late.is_err()),
         (Nanos::ZERO, true),
         "refused at once"
     );
     assert!(waited(limits.clock(), within(40)).1.is_ok());
     let never = waited(limits.clock(), tokens.acquire_n("ann", 61)).1;
-    let refused = Refused::Never;
-    let limit = "tokens".into();
-    assert_eq!(never, Err(CheckError::Refused { limit, refused }));
+    assert_eq!(never, Err(refused("tokens", Refused::Never)));
 }
 
 #[test]
@@ -262,13 +262,22 @@ fn under_a_leaky_queue_a_caller_waits_for_its_delay() {
         waits.map(|_| waited(limits.clock(), mails.acquire(())).0),
         waits
     );
+    let other = bucket(&limits, "other", "2/1m");
+    let charges = [mails.of(()), other.of("ann")];
+    let within = |millis| limits.acquire_within(&charges, Duration::from_millis(millis));
+    let (span, late) = waited(limits.clock(), within(999));
+    let wait = Refused::Until(Duration::from_secs(1));
+    assert_eq!((span, late), (Nanos::ZERO, Err(refused("mails", wait))));
+    assert_eq!(remaining(&other, "ann"), 2, "nothing is charged");
+    let (span, served) = waited(limits.clock(), within(1_000));
+    assert_eq!((span, served.is_ok()), (Nanos::SECOND, true));
 }
 
 #[test]
 fn a_reservation_is_charged_and_can_be_given_back() {
     let limits = limits();
     let mails = bucket(&limits, "mails", "2/1m");
-    let hour = std::time::Duration::from_secs(3_600);
+    let hour = Duration::from_secs(3_600);
     let reserve = |cost| mails.reserve("ann", cost, hour);
     assert!(reserve(2).unwrap().delay().is_zero());
     let later = reserve(3).unwrap();

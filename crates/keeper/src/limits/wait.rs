@@ -67,7 +67,9 @@ impl<S: Store, C: Timer> Limits<S, C> {
     /// Like [`acquire`](Self::acquire), for permits that are free after no longer than `patience`.
     ///
     /// # Errors
-    /// Those of [`check`](Self::check): a refusal whose moment comes later is returned at once.
+    /// Those of [`check`](Self::check): a refusal whose moment comes later is returned at once. A
+    /// leaky queue's delay beyond `patience` is such a refusal; the charges are given back, with
+    /// the errors of [`refund`](Self::refund).
     pub async fn acquire_within(
         &self,
         charges: &[LimitCharge<'_, S, C>],
@@ -78,7 +80,13 @@ impl<S: Store, C: Timer> Limits<S, C> {
         loop {
             let result = self.check(charges).await;
             let (wait, result) = match result {
-                Ok(grant) => (grant.delay(), Some(grant)),
+                Ok(grant) => {
+                    if let Some(late) = grant.later_than(deadline.since(clock.now())) {
+                        self.refund(grant).await?;
+                        return Err(late);
+                    }
+                    (grant.delay(), Some(grant))
+                }
                 Err(CheckError::Refused {
                     refused: Refused::Until(wait),
                     ..
