@@ -60,6 +60,8 @@ pub struct Replay {
     pub(crate) tally: ReplayTally,
     /// Requests whose results come later, by their end and number.
     ends: BTreeMap<(u64, u64), End>,
+    /// Names of the gateway's routes, to which `on_limit` sends requests.
+    routes: Vec<Box<str>>,
     is_reported: bool,
     is_lent: bool,
     /// Parts of keys and matches for which no record had a value, so far.
@@ -119,8 +121,11 @@ impl Replay {
                 unseen.push(part);
             }
         }
+        let proxy = policy.settings.listen.proxy.iter();
+        let routes = proxy.flat_map(|proxy| &proxy.routes);
         Self {
             is_lent,
+            routes: routes.map(|route| route.name.clone()).collect(),
             is_reported: policy.rules.are_corrected(),
             tally: ReplayTally::new(&policy),
             keeper,
@@ -244,6 +249,7 @@ impl Replay {
             country: client.and_then(|client| client.country),
             headers: &headers,
             attributes: &attributes,
+            routes: &self.routes,
             ..Facts::default()
         };
         if !self.unseen.is_empty() {

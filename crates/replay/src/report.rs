@@ -62,6 +62,9 @@ pub struct ReplayedLimit {
     pub name: String,
     pub limit: String,
     pub mode: &'static str,
+    /// Where the gateway sends the requests that it denies, in place of refusing them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_limit: Option<String>,
     #[serde(flatten)]
     pub counts: CountsReport,
     /// The refused requests without those of shadow mode, or of keys outside `percent`.
@@ -167,6 +170,7 @@ impl ReplayedLimit {
             name: rule.limit.name.to_string(),
             limit: rule.text.clone(),
             mode: rule.mode.word(),
+            on_limit: rule.on_limit.as_ref().map(|route| format!("route:{route}")),
             counts: CountsReport::new(&limit.counts, zone),
             enforced: limit.enforced,
             key_missing: limit.key_missing,

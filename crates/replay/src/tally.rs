@@ -151,7 +151,7 @@ impl LimitTally {
     fn add(&mut self, at: u64, client: Option<usize>, outcomes: &[Outcome<'_>]) {
         let refused = || {
             let each = outcomes.iter();
-            each.filter(|it| it.refuses() || it.shadow_denies())
+            each.filter(|it| it.refuses() || it.shadow_denies() || it.diverts_to().is_some())
         };
         self.enforced += u64::from(outcomes.iter().any(Outcome::refuses));
         self.key_missing += u64::from(outcomes.iter().any(|it| it.key_missing));

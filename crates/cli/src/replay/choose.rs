@@ -65,7 +65,7 @@ pub(crate) fn alone(policy: &Policy, limit: &str, change: impl Fn(&mut Rule)) ->
     for rule in &mut rules {
         if *rule.limit.name == *limit {
             change(rule);
-            (rule.mode, rule.percent) = (RuleMode::Enforce, None);
+            (rule.mode, rule.percent, rule.on_limit) = (RuleMode::Enforce, None, None);
         } else if !rule.limit.name.starts_with(&own) {
             rule.mode = RuleMode::Off;
         }

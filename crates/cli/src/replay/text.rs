@@ -76,16 +76,18 @@ pub(crate) fn share(part: u64, all: u64) -> String {
     format!("{} ({percent:.digits$} %)", words::count(part))
 }
 
-/// Returns what a limit refused, or would refuse, in one sentence.
+/// Returns what a limit refused, or would refuse or send to a route, in one sentence.
 pub(crate) fn sentence(limit: &ReplayedLimit) -> String {
     let all = of_all(&limit.counts);
+    let route = limit.on_limit.as_ref();
+    let would = route.map_or("would refuse".into(), |it| format!("would send to {it}"));
     match limit.enforced {
         _ if limit.mode == "off" => "decided nothing, because it is off".into(),
         enforced if enforced == limit.counts.refused && limit.mode != "shadow" => {
             format!("refused {all}")
         }
-        0 => format!("would refuse {all}"),
-        enforced => format!("would refuse {all}; it refused {}", words::count(enforced)),
+        0 => format!("{would} {all}"),
+        enforced => format!("{would} {all}; it refused {}", words::count(enforced)),
     }
 }
 

@@ -134,11 +134,20 @@ fn a_number_is_chosen_for_a_leaky_bucket_as_it_is() {
     }
 }
 
+/// Over the limit, the gateway sends requests to another server.
+const SPARE: &str = "on_limit = \"route:spare\"\n[listen.proxy]\nupstream = \"http://127.0.0.1:3000\"\n\
+                     [[listen.proxy.route]]\nname = \"spare\"\nupstream = \"http://127.0.0.1:5000\"\n";
+
 #[test]
 fn what_is_refused_and_what_would_be_are_told_apart() {
     let blocked =
         "[[override]]\nlimit = \"per-ip\"\nkey = { ip = \"192.0.2.8\" }\nset = \"blocked\"\n";
     for (more, words) in [
+        (
+            SPARE,
+            "per-ip 3/1m: would send to route:spare 60 (41.7 %) of 144 requests",
+        ),
+        (SPARE, "\nall limits: refused 0 (0.0 %) of 144 requests"),
         (
             "percent = 0\n",
             "per-ip 3/1m: would refuse 60 (41.7 %) of 144 requests",
@@ -294,6 +303,7 @@ fn the_number_of_the_policy_is_decided_as_it_is() {
             10,
         ),
         ("bucket = { size = 4, refill = \"1/1h\" }", 4),
+        (&format!("limit = \"3/1m\"\n{SPARE}"), 3),
     ] {
         let [replayed, chosen] = refused(fields, number);
         assert_eq!(replayed, chosen, "{fields}");

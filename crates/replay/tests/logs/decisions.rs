@@ -289,6 +289,21 @@ fn a_trusted_proxy_states_the_country() {
     }
 }
 
+/// As at the gateway: the limit refuses nothing, and others are charged.
+#[test]
+fn requests_that_a_limit_sends_to_a_route_are_not_refused() {
+    let time = "22/Jan/2019:00:26:59 +0000";
+    let limits = "[listen.proxy]\nupstream = 'http://127.0.0.1:3000'\n\
+                  [[listen.proxy.route]]\nname = 'spare'\nupstream = 'http://127.0.0.1:5000'\n\
+                  [[limit]]\nname = 'a'\nkey = ['all']\nlimit = '1/1h'\non_limit = 'route:spare'\n\
+                  [[limit]]\nname = 'b'\nkey = ['ip']\nlimit = '2/1h'";
+    let (refused, report) = refused(limits, &[(time, "::1", 200, "/"); 4]);
+    assert_eq!(refused, [2, 3]);
+    let counts = report.limits.iter();
+    let counts = counts.map(|limit| (limit.counts.refused, limit.enforced));
+    assert_eq!(counts.collect::<Vec<_>>(), [(3, 0), (2, 2)]);
+}
+
 #[test]
 fn the_zone_of_a_reader_applies_to_times_without_one() {
     let options = LogOptions {
