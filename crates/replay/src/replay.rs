@@ -160,14 +160,6 @@ impl Replay {
         usage.limits.iter().map(|limit| limit.evicted.budget).sum()
     }
 
-    /// Returns the memory that a key takes, in bytes; `None` if none is in use.
-    pub fn bytes_a_key(&self) -> Option<usize> {
-        let usage = self.keeper.store().usage();
-        let keys: usize = usage.limits.iter().map(|limit| limit.keys).sum();
-        let bytes: usize = usage.limits.iter().map(|limit| limit.bytes).sum();
-        bytes.checked_div(keys)
-    }
-
     /// Returns the memory that counters, counts and clients take, about.
     pub fn bytes(&self) -> usize {
         let ends = self.ends.len() * size_of::<((u64, u64), End)>();

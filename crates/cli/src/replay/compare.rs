@@ -24,7 +24,6 @@ struct ComparedAlgorithm {
     clients_hit: u64,
     /// Requests that it decided otherwise than the exact log.
     decided_differently: u64,
-    bytes_a_key: Option<usize>,
 }
 
 /// A limit by each algorithm; the exact sliding log comes first.
@@ -107,7 +106,6 @@ pub(crate) fn compare(
         refused: replay.refused(),
         clients_hit: replay.clients().1,
         decided_differently: different,
-        bytes_a_key: replay.bytes_a_key(),
     });
     Ok(Comparison {
         limit: format!("{limit} {}", rule.text),
@@ -132,8 +130,6 @@ impl Comparison {
                 share(row.refused, self.requests),
                 share(row.clients_hit, self.clients),
                 share(row.decided_differently, self.requests),
-                row.bytes_a_key
-                    .map_or("-".into(), |bytes| bytes.to_string()),
             ]
         });
         TextTable::new(
@@ -142,7 +138,6 @@ impl Comparison {
                 "refused",
                 "clients hit",
                 "not as the exact log",
-                "bytes/key",
             ],
             rows,
         )

@@ -208,15 +208,15 @@ fn numbers_of_plans_and_overrides_differ() {
     ]));
 }
 
-/// The last column, the memory of a key, is not the same in each run, and is left out.
 #[test]
 fn an_algorithm_is_chosen() {
-    let desk = desk();
-    let compared = desk.terminal(&[&["replay", "two.toml", "access.log", "--compare", "per-ip"]]);
-    let rows = compared
-        .lines()
-        .map(|row| row.rsplit_once("  ").map_or(row, |(row, _)| row.trim_end()));
-    assert_reviewed!(rows.collect::<Vec<_>>().join("\n"));
+    assert_reviewed!(desk().terminal(&[&[
+        "replay",
+        "two.toml",
+        "access.log",
+        "--compare",
+        "per-ip"
+    ]]));
 }
 
 /// Plans with the limit's own numbers change no row, so their keys are counted by each algorithm.
@@ -236,7 +236,6 @@ fn keys_with_a_plan_are_counted_by_each_algorithm() {
             &["replay", policy, "access.log", "--compare", "per-ip"],
         );
         let rows = output.lines().filter(|row| row.starts_with("  "));
-        let rows = rows.map(|row| row.rsplit_once("  ").map_or("", |(row, _)| row).trim_end());
         (
             rows.map(str::to_owned).collect::<Vec<_>>(),
             output.contains("keep the policy's algorithm"),
