@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use ratekeeper::{Answer, Outcome};
-use ratekeeper_core::LimitId;
+use ratekeeper_core::{LimitId, Mode};
 use ratekeeper_policy::Policy;
 use smallvec::SmallVec;
 
@@ -149,11 +149,12 @@ impl ReplayTally {
 
 impl LimitTally {
     fn add(&mut self, at: u64, client: Option<usize>, outcomes: &[Outcome<'_>]) {
+        // An alternative that denies as well counts, with the mode of the limit that asks it.
         let refused = || {
             let each = outcomes.iter();
-            each.filter(|it| it.refuses() || it.shadow_denies() || it.diverts_to().is_some())
+            each.filter(|it| !it.decision.verdict.allows() && it.covered_by.is_none())
         };
-        self.enforced += u64::from(outcomes.iter().any(Outcome::refuses));
+        self.enforced += u64::from(refused().any(|it| it.mode() == Some(Mode::Enforce)));
         self.key_missing += u64::from(outcomes.iter().any(|it| it.key_missing));
         self.counts
             .add(at, client, refused().next().is_some().into());

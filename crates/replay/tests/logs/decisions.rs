@@ -162,7 +162,7 @@ fn a_limit_counts_each_request_that_it_is_asked_about_once() {
     });
     assert_eq!(
         counts.collect::<Vec<_>>(),
-        [(4, 2, 2, 2, 2), (3, 0, 0, 0, 0)]
+        [(4, 2, 2, 2, 2), (3, 2, 2, 2, 1)]
     );
 }
 
