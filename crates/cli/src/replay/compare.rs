@@ -74,6 +74,7 @@ pub(crate) fn compare(
     let policies = algorithms.iter().map(|(by, algorithm)| {
         alone(policy, limit, |rule| {
             rule.limit.algorithm = algorithm.clone();
+            rule.text = format!("{}, {}", rule.text, by.name);
             for variant in rule.variants.numbers_mut() {
                 let other = built(by, variant.quota, variant.window);
                 variant.limit.algorithm = other.unwrap_or(variant.limit.algorithm.clone());

@@ -208,15 +208,16 @@ fn numbers_of_plans_and_overrides_differ() {
     ]));
 }
 
+/// The report of the JSON is that of the first algorithm, and says so.
 #[test]
 fn an_algorithm_is_chosen() {
-    assert_reviewed!(desk().terminal(&[&[
-        "replay",
-        "two.toml",
-        "access.log",
-        "--compare",
-        "per-ip"
-    ]]));
+    let compare = ["replay", "two.toml", "access.log", "--compare", "per-ip"];
+    let desk = desk();
+    assert_reviewed!(desk.terminal(&[&compare]));
+    let output = desk.run(&[&compare[..], &["--json"]].concat());
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let limit = &json["report"]["limits"][0]["limit"];
+    assert_eq!(limit, "3/1m, sliding window log");
 }
 
 /// Plans with the limit's own numbers change no row, so their keys are counted by each algorithm.
