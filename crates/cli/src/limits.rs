@@ -128,7 +128,8 @@ pub(crate) fn next_change(active: &Active, wall: WallTime) -> Option<Zoned> {
 }
 
 /// Mentions that a limit with active hours is played as if it applied at all times, one that
-/// reports correct as if none came, and one with a priority as if every request had it.
+/// reports correct as if none came, one with a priority as if every request had it, and one without
+/// those that it asks.
 pub(crate) fn played_always(rule: &Rule, output: &mut Output) {
     let active = rule.active.as_deref();
     let played = [
@@ -138,6 +139,14 @@ pub(crate) fn played_always(rule: &Rule, output: &mut Output) {
             .map(|_| "is played without reports of results: every request keeps its charge".into()),
         rule.priority.as_ref().map(|_| {
             "is played whole: every request may use the part that `priority` keeps".into()
+        }),
+        (!rule.otherwise.is_empty()).then(|| {
+            "is played alone: what `soft`, `elastic` or `otherwise` lets pass is left out".into()
+        }),
+        rule.distinct
+            .map(|_| "is played as if each request had a new value of `distinct`".into()),
+        rule.on_limit.as_ref().map(|route| {
+            format!("is played as if it refused what the gateway sends to the route `{route}`")
         }),
     ];
     for played in played.into_iter().flatten() {

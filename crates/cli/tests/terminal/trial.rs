@@ -134,3 +134,28 @@ fn limits_on_descriptors_are_tried() {
     let runs: Vec<&[&str]> = runs.iter().map(Vec::as_slice).collect();
     assert_reviewed!(desk.terminal(&runs));
 }
+
+/// One limit is played, so a reader has to know what the service decides with more than that.
+#[test]
+fn what_is_played_without_others_is_named() {
+    let limit = |name: &str, more: &str| {
+        format!(
+            "[[limit]]\nname = \"{name}\"\nmatch = {{ path = \"/{name}\" }}\nkey = [\"ip\"]\n\
+             limit = \"10/1h\"\n{more}\n"
+        )
+    };
+    let policy = [
+        "version = 1\n[listen.proxy]\nupstream = \"http://127.0.0.1:3000\"\n".to_owned(),
+        "[[listen.proxy.route]]\nname = \"spare\"\nupstream = \"http://127.0.0.1:5000\"\n".into(),
+        limit("messages", "soft = { extra = \"20%\" }"),
+        limit("api", "otherwise = \"team\""),
+        limit("team", ""),
+        limit(
+            "users",
+            "algorithm = \"fixed-window\"\ndistinct = \"header:x-user\"",
+        ),
+        limit("server", "on_limit = \"route:spare\""),
+    ];
+    let desk = Desk::new().with("ratekeeper.toml", policy.concat());
+    assert_reviewed!(desk.terminal(&[&["try", "-n", "14"]]));
+}
