@@ -102,10 +102,10 @@ impl LimitReport<'_> {
     }
 
     /// Sort key, the greatest first: longest wait, then the least share left.
-    pub(crate) fn tightness(&self) -> (Nanos, u64) {
-        let quota = self.quota.get().max(1);
-        let left = self.decision.remaining.get();
-        let used_ppm = (quota.saturating_sub(left) * 1_000_000) / quota; // floor: an order, no more
+    pub(crate) fn tightness(&self) -> (Nanos, u128) {
+        let quota = self.quota.max(Permits::ONE);
+        let used = quota - self.decision.remaining;
+        let used_ppm = u128::from(used.get()) * 1_000_000 / u128::from(quota.get()); // floor: an order
         (wait(&self.decision), used_ppm)
     }
 }

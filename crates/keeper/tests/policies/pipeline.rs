@@ -313,6 +313,19 @@ fn legacy_headers_describe_the_tightest_limit() {
     assert!(header(&answer, "ratelimit").is_some());
 }
 
+/// A millionth of the permits used is no number of 64 bits.
+#[test]
+fn limits_of_any_size_are_put_in_order() {
+    let keeper = keeper(&format!(
+        "{BUCKET}\n[[limit]]\nname = \"bytes\"\nkey = [\"all\"]\nlimit = \"50000000000000/1d\"\ncost = 40000000000000\n"
+    ));
+    let fields = header(&check(&keeper, &user("ann")), "ratelimit").unwrap();
+    assert!(
+        fields.starts_with("\"bytes\";r=10000000000000;"),
+        "{fields}"
+    );
+}
+
 #[test]
 fn windows_under_a_second_are_reported_as_one_second() {
     let text = BUCKET.replace(
