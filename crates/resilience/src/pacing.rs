@@ -13,11 +13,13 @@
 //!
 //! * If `r <= 10 %` of `q`: `gap = t / max(r, 1)`; otherwise no gap. Without `q` nothing is
 //!   known to be near its end.
+//! * `t` is in whole seconds, rounded up. A `t` of 1 may be the 10 ms of a leaky bucket of 100
+//!   requests a second, so the gap is then `w / q` at most.
 //! * The gap ends after `t`, and with any answer that reports room again.
 //! * Default 10 %: most bursts never reach it, and a tenth suffices to space out the rest.
 //! * Bound: besides those that wait already, which keep their places, fewer than `max(r, 1)`
-//!   requests leave before the end of `t` unless another answer comes. Those that find no place
-//!   leave at its end, where nothing is known yet.
+//!   requests leave before the end of a `t` above 1 unless another answer comes. Those that find
+//!   no place leave at its end, where nothing is known yet.
 //! * A `t` of more than ten minutes is not believed, as in [`RetryAfter`](crate::RetryAfter).
 //! * Source: draft-ietf-httpapi-ratelimit-headers-11 (2026), where `t` is the span within
 //!   which no more than `r` may be used.
@@ -78,7 +80,7 @@ impl Pacing {
             .filter_map(|limit| {
                 let policy = policies.iter().find(|policy| policy.name == limit.name)?;
                 let within = limit.within.filter(|&within| within <= WITHIN_MAX)?;
-                Some((self.gap(limit.remaining, policy.quota, within), within))
+                Some((self.gap(limit.remaining, policy, within), within))
             });
         let Some((gap, within)) = gaps.max() else {
             return;
@@ -106,12 +108,17 @@ impl Pacing {
     }
 
     /// Rounded up: rather a little late.
-    fn gap(&self, remaining: u64, quota: u64, within: Nanos) -> Nanos {
-        let near = u128::from(remaining) * 100 <= u128::from(quota) * u128::from(self.from_percent);
-        if near && self.from_percent > 0 {
-            Nanos::from_nanos(within.as_nanos().div_ceil(remaining.max(1)))
-        } else {
-            Nanos::ZERO
+    fn gap(&self, remaining: u64, policy: &RateLimitPolicy, within: Nanos) -> Nanos {
+        let spread =
+            |span: Nanos, permits: u64| Nanos::from_nanos(span.as_nanos().div_ceil(permits.max(1)));
+        let enough = u128::from(policy.quota) * u128::from(self.from_percent);
+        if u128::from(remaining) * 100 > enough || self.from_percent == 0 {
+            return Nanos::ZERO;
+        }
+        let gap = spread(within, remaining);
+        match policy.window {
+            Some(window) if within <= Nanos::SECOND => gap.min(spread(window, policy.quota)),
+            _ => gap,
         }
     }
 }
@@ -137,6 +144,8 @@ mod tests {
             (r#""a";r=0"#, r#""a";q=100"#, 0),
             (r#""a";r=0;t=10"#, r#""b";q=100"#, 0),
             (r#""a";r=0;t=10"#, "", 0),
+            (r#""leaky";r=0;t=1"#, r#""leaky";q=100;w=1"#, 10),
+            (r#""slow";r=0;t=1"#, r#""slow";q=5;w=60"#, 1_000),
             (
                 r#""a";r=50;t=10,"b";r=2;t=30"#,
                 r#""a";q=100,"b";q=20"#,
