@@ -42,7 +42,10 @@ impl RetryAfter {
     /// # Ok::<(), http::Error>(())
     /// ```
     pub fn of_headers(&self, headers: &HeaderMap) -> ServerWait {
-        let last = |name: &str| headers.get_all(name).iter().next_back()?.to_str().ok();
+        let last = |name: &str| {
+            let value = headers.get_all(name).iter().next_back()?;
+            Some(str::from_utf8(value.as_bytes()).unwrap_or("?"))
+        };
         let lines = headers.get_all("ratelimit").iter().map(HeaderValue::to_str);
         let lines: Result<Vec<_>, _> = lines.collect();
         let rate_limit = lines.ok().map(|lines| lines.join(","));
@@ -95,6 +98,8 @@ mod tests {
     fn the_fields_of_many_apis_state_a_wait() {
         for (fields, millis) in [
             ("retry-after: 1.5", 1_500),
+            ("retry-after: 3000\u{b5}s", 3),
+            ("retry-after: bient\u{f4}t", 1_000),
             ("retry-after-ms: 250; retry-after: 9", 250),
             ("retry-after-ms: 250.0; retry-after: 9", 250),
             ("x-ms-retry-after-ms: 20", 20),
@@ -132,7 +137,7 @@ mod tests {
                 .map(|field| {
                     let (name, value) = field.split_once(": ").unwrap();
                     let name: HeaderName = name.parse().unwrap();
-                    (name, value.parse().unwrap())
+                    (name, HeaderValue::from_bytes(value.as_bytes()).unwrap())
                 })
                 .collect();
             let wait = RetryAfter::default().of_headers(&headers);
