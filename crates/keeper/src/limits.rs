@@ -213,7 +213,8 @@ impl<S: Store, C: Clock> Limits<S, C> {
     /// full again meanwhile gets nothing back, because it has lost nothing. The excess is charged
     /// even beyond the limit: a token bucket owes it, up to about a year ahead, so that no
     /// request passes until time has paid it; other algorithms charge what they still have, and
-    /// forgive the rest.
+    /// forgive the rest. Under a quota reset or a hybrid, one permit stays of each charge that was
+    /// made at the instant at which the window opened, while other charges or a part of it stay.
     ///
     /// Permits of a grant that was made while a shared store was away come back in this process
     /// only, see [`NamedLimit::on_outage`](NamedLimit::on_outage).

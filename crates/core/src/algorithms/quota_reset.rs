@@ -268,8 +268,8 @@ impl Algorithm for QuotaReset {
 
 impl Refund for QuotaReset {
     /// Exact while the window is open; a refund after its end is dropped.
-    /// Only to the window of the charge. Of the charge that opened it one permit stays while there
-    /// are others: without it the window would have opened later.
+    /// Only to the window of the charge. Of a charge of the instant that opened it one permit stays
+    /// while there are others, or a part of it: without it the window might have opened later.
     fn give_back_late(
         &self,
         state: &mut QuotaResetState,
