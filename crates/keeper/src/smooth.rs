@@ -10,8 +10,9 @@
 //! ```
 //!
 //! Both are post-paid: a request goes as soon as those before it are paid for, and its own price is
-//! paid by the wait of the next. Waits are equal to Guava's to the microsecond. New code should
-//! prefer a [`Limiter`](crate::Limiter), where each request pays for itself.
+//! paid by the wait of the next. Waits are equal to Guava's to the microsecond, but those of a
+//! warm-up of zero, after whose first rest Guava never waits again. New code should prefer a
+//! [`Limiter`](crate::Limiter), where each request pays for itself.
 //!
 //! * Source: D. Andreou, K. Bourrillion et al., Guava, `SmoothRateLimiter` (2012).
 

@@ -28,7 +28,8 @@
 //!
 //! * State: 8 bytes, a moment in ticks of 1/64 ns, modulo 9.1 years: any limit can read the state
 //!   of another, and any clock will do. A state unused for 4.5 years or longer may be read as a
-//!   full burst that is owed, once: no memory store keeps one for so long.
+//!   full burst that is owed, once: no memory store keeps one for so long, but a
+//!   `KeyedLimiter` does, whose clock only a simulation moves so far.
 //! * Error: none, for moments of whole nanoseconds and up to 64 permits in the span in lowest
 //!   terms, and of whole microseconds and up to 64,000; elsewhere a request may pass 1/32 ns
 //!   early. A client that takes at most the quota in each span is never refused. See `grid.rs`.

@@ -14,9 +14,9 @@ use super::reporter::{self, ResponseCosts};
 
 pin_project! {
     /// The body of a response. Permits that the request holds (see
-    /// [`in_flight`](super::RateLimitLayer::in_flight)) are given back when its last frame is
-    /// returned, when it fails, and when it is dropped; those of a response without content, with
-    /// its head.
+    /// [`in_flight`](super::RateLimitLayer::in_flight)) are given back when its end is read, behind
+    /// the last frame, when it fails, and when it is dropped; those of a response without content,
+    /// with its head.
     ///
     /// ```
     /// use http::Response;

@@ -160,7 +160,7 @@ impl<G: OneLimit> RateLimitLayer<G> {
     /// Where permits come back when work is done, it is not known when a turn comes, so a waiter is
     /// refused only when `longest` has passed. Keep it short: a queue fills gaps, and makes nothing
     /// faster. Under a limit that counts denials, or bans, a request that must wait may count as a
-    /// denial.
+    /// denial. The delay of a leaky queue is served out, whatever `longest` is.
     ///
     /// ```
     /// use ratekeeper::Limiter;
