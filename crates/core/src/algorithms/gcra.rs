@@ -350,6 +350,13 @@ impl Algorithm for Gcra {
         reconfigure::succeed(self, old);
     }
 
+    /// Without the rest of a decision, because a store that is full compares usages.
+    fn usage(&self, tat: &Tat, now: Time) -> Permits {
+        let debt = self.debt(&self.grid, &mut { *tat }, self.grid.at(now));
+        let limit = self.burst + self.queue;
+        self.capacity() - self.permits_in(limit.saturating_sub(debt))
+    }
+
     fn least_served(&self, kept: Quota) -> Share {
         Share::new(self.capacity().get(), kept.permits().get()).counting(self.denials)
     }

@@ -42,12 +42,7 @@ impl Gcra {
         queue: u64,
     ) -> Decision {
         let now = by.at(now);
-        let ahead = tat.ahead(now);
-        let debt = if ahead <= self.deepest {
-            by.units(ahead, now)
-        } else {
-            self.cut(tat, now)
-        };
+        let debt = self.debt(by, tat, now);
         let price = self.price_of(cost);
         let limit = self.burst + queue;
         let after = debt.saturating_add(price);
@@ -68,6 +63,17 @@ impl Gcra {
             remaining,
             reset_after: nanos_ceil(ticks),
             more_after: self.more_after(by, now, after, limit, remaining),
+        }
+    }
+
+    /// The debt at `now`; one that is too long is cut.
+    #[inline]
+    pub(super) fn debt(&self, by: impl Units, tat: &mut Tat, now: Moment) -> u64 {
+        let ahead = tat.ahead(now);
+        if ahead <= self.deepest {
+            by.units(ahead, now)
+        } else {
+            self.cut(tat, now)
         }
     }
 

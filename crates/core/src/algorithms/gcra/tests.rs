@@ -28,6 +28,11 @@ enum Row {
 }
 use Row::{After, Allow, Deny, Never};
 
+/// The usage by the definition.
+fn looked_usage(gcra: &Gcra, tat: Tat, now: Time) -> Permits {
+    gcra.capacity() - gcra.look(&tat, now, Permits::ZERO).remaining
+}
+
 fn check(gcra: Gcra, rows: &[Row]) {
     let mut tat = Tat::default();
     for row in rows {
@@ -51,6 +56,10 @@ fn check(gcra: Gcra, rows: &[Row]) {
             decision.remaining.get(),
             remaining,
             "cost {cost} at {now} ms"
+        );
+        assert_eq!(
+            gcra.usage(&tat, millis(now)),
+            looked_usage(&gcra, tat, millis(now))
         );
     }
 }
@@ -476,6 +485,10 @@ impl SharedValue {
         let mut kept = KeptValue { bytes, micros };
         gcra.keep_beyond(&mut kept, value, *now);
         *value = kept.bytes;
+        assert_eq!(
+            gcra.usage(&tat, now.time()),
+            looked_usage(gcra, tat, now.time())
+        );
         let debt = gcra.expires_at(&tat, now.time()).since(now.time());
         (decision, debt.as_nanos())
     }
