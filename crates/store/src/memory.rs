@@ -53,6 +53,7 @@
 //! when it grows by a quarter, shrinks, gives up a third, or changes its algorithm.
 
 mod budget;
+mod entries;
 mod flat;
 mod key;
 mod limit_tables;

@@ -44,6 +44,32 @@ pub(super) enum Room {
 /// A part of all hashes.
 pub(super) type HashSpan = RangeInclusive<u64>;
 
+/// How full an array is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fill {
+    pub(super) len: usize,
+    /// Number of slots, including empty ones.
+    pub(super) slots: usize,
+}
+
+impl Fill {
+    /// Returns true if no entry fits without growing.
+    pub(super) fn is_full(self) -> bool {
+        self.len >= most(self.slots)
+    }
+
+    /// Returns the number of slots to grow to.
+    pub(super) fn grown(self) -> usize {
+        (self.slots + (self.slots / 4).max(2)).max(MIN_SLOTS)
+    }
+
+    /// Returns a smaller sufficient size, if at most a quarter of the room is used.
+    pub(super) fn shrunk(self) -> Option<usize> {
+        let wanted = slots_for(self.len);
+        (self.len <= most(self.slots) / 4 && wanted < self.slots).then_some(wanted)
+    }
+}
+
 /// Written with plain loops: it is compiled for each algorithm and size of key, some forty times,
 /// and a chain of iterators would add ten functions each time.
 #[derive(Debug)]
@@ -65,13 +91,12 @@ impl<T> Flat<T> {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Returns the number of slots, including empty ones.
-    pub(super) fn slots(&self) -> usize {
-        self.slots.len()
+    #[inline]
+    pub(super) fn fill(&self) -> Fill {
+        Fill {
+            len: self.len,
+            slots: self.slots.len(),
+        }
     }
 
     #[inline]
@@ -87,30 +112,6 @@ impl<T> Flat<T> {
 
     pub(super) fn as_slots(&self) -> &[Option<T>] {
         &self.slots
-    }
-
-    /// Calls `each` with the entries that have a hash in `span`: the slots from the home of its
-    /// start to the first empty one behind the home of its end are read. An entry is in one span,
-    /// wherever it moves.
-    pub(super) fn each_in(
-        &self,
-        span: &HashSpan,
-        hash_of: impl Fn(&T) -> u64,
-        mut each: impl FnMut(&T),
-    ) {
-        let slots = self.slots.len();
-        let (start, end) = (home(*span.start(), slots), home(*span.end(), slots));
-        for at in start..start + slots {
-            match &self.slots[wrap(at, slots)] {
-                Some(entry) if span.contains(&hash_of(entry)) => each(entry),
-                None if at >= end => return,
-                _ => {}
-            }
-        }
-    }
-
-    pub(super) fn as_slots_mut(&mut self) -> &mut [Option<T>] {
-        &mut self.slots
     }
 
     /// Returns the slot where an entry with this hash most likely is, if it is here; the slot may
@@ -161,14 +162,9 @@ impl<T> Flat<T> {
         }
     }
 
-    /// Returns true if no entry fits without growing.
-    pub(super) fn is_full(&self) -> bool {
-        self.len >= most(self.slots.len())
-    }
-
     /// Adds an entry. The caller has made room.
     pub(super) fn insert(&mut self, hash: u64, entry: T) {
-        debug_assert!(!self.is_full());
+        debug_assert!(!self.fill().is_full());
         let mut at = home(hash, self.slots.len());
         while self.slots[at].is_some() {
             reads::note();
@@ -200,45 +196,33 @@ impl<T> Flat<T> {
         Some(removed)
     }
 
-    /// Returns the number of slots to grow to.
-    pub(super) fn grown(&self) -> usize {
-        let slots = self.slots.len();
-        (slots + (slots / 4).max(2)).max(MIN_SLOTS)
-    }
-
-    /// Returns a smaller sufficient size, if at most a quarter of the room is used.
-    pub(super) fn shrunk(&self) -> Option<usize> {
-        let wanted = slots_for(self.len);
-        (self.len <= most(self.slots.len()) / 4 && wanted < self.slots.len()).then_some(wanted)
-    }
-
-    /// Changes the number of slots. `keep` receives each entry, and whether the new array has room;
-    /// the entries that it returns stay.
+    /// Changes the number of slots. `keep` receives each entry, its hash, and whether the new array
+    /// has room; the entries for which it returns true stay.
     pub(super) fn resize(
         &mut self,
         slots: usize,
-        hash_of: &dyn Fn(&T) -> u64,
-        keep: &mut dyn FnMut(T, Room) -> Option<T>,
+        hash_of: impl Fn(&T) -> u64,
+        mut keep: impl FnMut(&mut T, u64, Room) -> bool,
     ) {
         let mut empty = Vec::with_capacity(slots);
-        while empty.len() < slots {
-            empty.push(None);
-        }
+        empty.resize_with(slots, || None);
         let mut old = std::mem::replace(&mut self.slots, empty);
         self.tags = vec![0; tags_for(slots)].into();
         self.len = 0;
+        let most = most(slots);
         for slot in &mut old {
             reads::note();
-            let Some(entry) = slot.take() else {
+            let Some(mut entry) = slot.take() else {
                 continue;
             };
-            let room = if self.is_full() {
+            let room = if self.len >= most {
                 Room::Full
             } else {
                 Room::Free
             };
-            if let Some(entry) = keep(entry, room) {
-                self.insert(hash_of(&entry), entry);
+            let hash = hash_of(&entry);
+            if keep(&mut entry, hash, room) {
+                self.insert(hash, entry);
             }
         }
     }
@@ -248,6 +232,26 @@ impl<T> Flat<T> {
         slots
             .saturating_mul(size_of::<Option<T>>())
             .saturating_add(tags_for(slots))
+    }
+}
+
+/// Calls `each` with the slots of entries that have a hash in `span`: the slots from the home of its
+/// start to the first empty one behind the home of its end are read. An entry is in one span,
+/// wherever it moves.
+pub(super) fn each_in(
+    slots: usize,
+    span: &HashSpan,
+    hash_at: &dyn Fn(usize) -> Option<u64>,
+    each: &mut dyn FnMut(usize),
+) {
+    let (start, end) = (home(*span.start(), slots), home(*span.end(), slots));
+    for step in start..start + slots {
+        let at = wrap(step, slots);
+        match hash_at(at) {
+            Some(hash) if span.contains(&hash) => each(at),
+            None if step >= end => return,
+            _ => {}
+        }
     }
 }
 
@@ -357,8 +361,8 @@ mod tests {
             for (number, (hash, action)) in steps.into_iter().enumerate() {
                 let hash = hash * 0x0640_0000_0000_0000;
                 if action < 3 {
-                    if flat.is_full() {
-                        flat.resize(flat.grown(), &hash_of, &mut |entry, _| Some(entry));
+                    if flat.fill().is_full() {
+                        flat.resize(flat.fill().grown(), hash_of, |_, _, _| true);
                     }
                     flat.insert(hash, (hash, number));
                     model.insert(number, hash);
@@ -366,11 +370,11 @@ mod tests {
                     let at = flat.find(of, |entry| entry.1 == it).unwrap();
                     prop_assert_eq!(flat.remove(at, hash_of), Some((of, it)));
                     model.remove(&it);
-                    if let Some(smaller) = flat.shrunk() {
-                        flat.resize(smaller, &hash_of, &mut |entry, _| Some(entry));
+                    if let Some(smaller) = flat.fill().shrunk() {
+                        flat.resize(smaller, hash_of, |_, _, _| true);
                     }
                 }
-                prop_assert_eq!(flat.len(), model.len());
+                prop_assert_eq!(flat.fill().len, model.len());
                 prop_assert_eq!(flat.as_slots().iter().flatten().count(), model.len());
                 for (&it, &of) in &model {
                     prop_assert!(flat.find(of, |entry| entry.1 == it).is_some());
@@ -378,7 +382,10 @@ mod tests {
                 prop_assert_eq!(flat.find(hash, |_| false), None);
                 let mut seen = Vec::new();
                 for span in [0..=hash / 2, hash / 2 + 1..=u64::MAX] {
-                    flat.each_in(&span, hash_of, |entry| seen.push(entry.1));
+                    let hash_at = |at| flat.get(at).map(hash_of);
+                    each_in(flat.fill().slots, &span, &hash_at, &mut |at| {
+                        seen.extend(flat.get(at).map(|entry| entry.1));
+                    });
                 }
                 seen.sort_unstable();
                 let mut all: Vec<_> = model.keys().copied().collect();
@@ -392,21 +399,21 @@ mod tests {
             let hash_of = |entry: &u64| entry.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let mut flat = Flat::new();
             for number in 0..count as u64 {
-                if flat.is_full() {
-                    flat.resize(flat.grown(), &hash_of, &mut |entry, _| Some(entry));
+                if flat.fill().is_full() {
+                    flat.resize(flat.fill().grown(), hash_of, |_, _, _| true);
                 }
                 flat.insert(hash_of(&number), number);
             }
             let mut out = Vec::new();
-            flat.resize(slots, &hash_of, &mut |number, room| {
-                if number % 3 > 0 && room == Room::Free {
-                    return Some(number);
+            flat.resize(slots, hash_of, |number, _, room| {
+                let stays = *number % 3 > 0 && room == Room::Free;
+                if !stays {
+                    out.push(*number);
                 }
-                out.push(number);
-                None
+                stays
             });
-            prop_assert_eq!(out.len() + flat.len(), count);
-            prop_assert!(flat.len() <= most(slots));
+            prop_assert_eq!(out.len() + flat.fill().len, count);
+            prop_assert!(flat.fill().len <= most(slots));
             prop_assert!(flat.as_slots().iter().flatten().all(|number| number % 3 > 0));
         }
     }

@@ -73,6 +73,7 @@ pub(super) fn hash_of(hasher: &KeyHasher, key: &[u8]) -> u64 {
 
 /// A key that a table owns.
 pub(super) trait StoredKey: Sized + 'static {
+    const SIZE: SizeClass;
     /// A key prepared for hashing and comparing.
     type Probe<'a>: Copy;
 
@@ -82,21 +83,17 @@ pub(super) trait StoredKey: Sized + 'static {
     fn is(&self, probe: &Self::Probe<'_>) -> bool;
     fn new(key: &[u8]) -> Self;
     /// Calls `to` with the bytes of the key.
-    fn show<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T;
-    /// Heap bytes of a key of this length.
-    fn heap_bytes(_length: usize) -> usize {
+    fn show(&self, to: &mut dyn FnMut(&[u8]));
+    /// Returns the hash of this key.
+    fn rehash(&self, hasher: &KeyHasher) -> u64;
+    fn heap_bytes(&self) -> usize {
         0
     }
+}
 
-    /// Returns the length of the key in bytes.
-    fn length(&self) -> usize {
-        self.show(<[u8]>::len)
-    }
-
-    /// Returns the hash of this key.
-    fn rehash(&self, hasher: &KeyHasher) -> u64 {
-        self.show(|key| Self::hash(hasher, &Self::probe(key)))
-    }
+/// Heap bytes of a key of this length.
+pub(super) fn key_heap(length: usize) -> usize {
+    if length <= INLINE { 0 } else { block(length) }
 }
 
 /// A key of at most 8 bytes, as one number; see the [module](self). Kept inverted: no key is
@@ -105,6 +102,7 @@ pub(super) trait StoredKey: Sized + 'static {
 pub(super) struct WordKey(NonZeroU64);
 
 impl StoredKey for WordKey {
+    const SIZE: SizeClass = SizeClass::Word;
     type Probe<'a> = Self;
 
     #[expect(clippy::inline_always, reason = "keys are compared in registers")]
@@ -143,14 +141,18 @@ impl StoredKey for WordKey {
         Self::probe(key)
     }
 
-    fn show<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T {
+    fn show(&self, to: &mut dyn FnMut(&[u8])) {
         let bytes = (!self.0.get()).to_le_bytes();
         let length = match bytes {
             [.., length, FEWER] => usize::from(length),
             [.., SEVEN] => 7,
             _ => 8,
         };
-        to(&bytes[..length])
+        to(&bytes[..length]);
+    }
+
+    fn rehash(&self, hasher: &KeyHasher) -> u64 {
+        Self::hash(hasher, self)
     }
 }
 
@@ -162,6 +164,7 @@ pub(super) struct ShortKey {
 }
 
 impl StoredKey for ShortKey {
+    const SIZE: SizeClass = SizeClass::Short;
     type Probe<'a> = Self;
 
     #[expect(clippy::inline_always, reason = "keys are compared in registers")]
@@ -202,10 +205,14 @@ impl StoredKey for ShortKey {
         Self::probe(key)
     }
 
-    fn show<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T {
+    fn show(&self, to: &mut dyn FnMut(&[u8])) {
         let all = u128::from(self.high) << 64 | u128::from(self.low.get());
         let [length, bytes @ ..] = all.to_le_bytes();
-        to(&bytes[..usize::from(length - 1)])
+        to(&bytes[..usize::from(length - 1)]);
+    }
+
+    fn rehash(&self, hasher: &KeyHasher) -> u64 {
+        Self::hash(hasher, self)
     }
 }
 
@@ -232,6 +239,7 @@ pub(super) struct LongProbe<'a> {
 }
 
 impl StoredKey for LongKey {
+    const SIZE: SizeClass = SizeClass::Long;
     type Probe<'a> = LongProbe<'a>;
 
     #[expect(clippy::inline_always, reason = "keys are compared in registers")]
@@ -250,16 +258,11 @@ impl StoredKey for LongKey {
 
     #[inline]
     fn hash(hasher: &KeyHasher, probe: &LongProbe<'_>) -> u64 {
-        let mut hasher = hasher.build_hasher();
         if probe.key.len() <= INLINE {
-            // The length fits above the 14 bytes of the tail.
-            let length = (probe.key.len() as u64) << 48;
-            let [head, tail] = [probe.head, [probe.tail[0], probe.tail[1] | length]];
-            hasher.write_u128(u128::from(head[1]) << 64 | u128::from(head[0]));
-            hasher.write_u128(u128::from(tail[1]) << 64 | u128::from(tail[0]));
-        } else {
-            hasher.write(probe.key);
+            return hash_inline(hasher, probe.key.len() as u64, probe.head, probe.tail);
         }
+        let mut hasher = hasher.build_hasher();
+        hasher.write(probe.key);
         hasher.finish()
     }
 
@@ -293,22 +296,45 @@ impl StoredKey for LongKey {
         }
     }
 
-    fn show<T>(&self, to: impl FnOnce(&[u8]) -> T) -> T {
+    fn show(&self, to: &mut dyn FnMut(&[u8])) {
         match self {
             Self::Inline { length, tail, head } => {
                 let mut bytes = [0; INLINE];
                 bytes[..8].copy_from_slice(&head[0].to_le_bytes());
                 bytes[8..HEAD].copy_from_slice(&head[1].to_le_bytes());
                 bytes[HEAD..].copy_from_slice(tail);
-                to(&bytes[..usize::from(*length)])
+                to(&bytes[..usize::from(*length)]);
             }
             Self::Heap(bytes) => to(bytes),
         }
     }
 
-    fn heap_bytes(length: usize) -> usize {
-        if length <= INLINE { 0 } else { block(length) }
+    fn rehash(&self, hasher: &KeyHasher) -> u64 {
+        match self {
+            Self::Inline { length, tail, head } => {
+                let (start, end) = ends(tail);
+                hash_inline(hasher, u64::from(*length), *head, [start, end >> 16])
+            }
+            Self::Heap(bytes) => Self::hash(hasher, &Self::probe(bytes)),
+        }
     }
+
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Inline { .. } => 0,
+            Self::Heap(bytes) => key_heap(bytes.len()),
+        }
+    }
+}
+
+/// Returns the hash of a long key that is kept in place.
+#[inline]
+fn hash_inline(hasher: &KeyHasher, length: u64, head: [u64; 2], tail: [u64; 2]) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    let end = tail[1] | length << 48; // it fits above the 14 bytes of the tail
+    hasher.write_u128(u128::from(head[1]) << 64 | u128::from(head[0]));
+    hasher.write_u128(u128::from(end) << 64 | u128::from(tail[0]));
+    hasher.finish()
 }
 
 /// Up to 14 bytes, then zeros, as two numbers.
@@ -362,8 +388,8 @@ mod tests {
         for length in lengths {
             let key: Vec<u8> = (1..=length).map(|at| at.to_le_bytes()[0]).collect();
             let stored = K::new(&key);
-            stored.show(|bytes| assert_eq!(bytes, key));
-            assert_eq!(stored.length(), length);
+            stored.show(&mut |bytes| assert_eq!(bytes, key));
+            assert_eq!(stored.heap_bytes(), key_heap(length));
             assert!(stored.is(&K::probe(&key)));
             assert_eq!(stored.rehash(&hasher), hash_of(&hasher, &key));
             for at in 0..length {
@@ -381,8 +407,8 @@ mod tests {
         check_key_is_read_back::<WordKey>(0..=8);
         check_key_is_read_back::<ShortKey>(9..=15);
         check_key_is_read_back::<LongKey>((16..=40).chain([255, 256, 70_000]));
-        assert_eq!(LongKey::heap_bytes(30), 0);
-        assert!(LongKey::heap_bytes(31) > 31);
+        assert_eq!(key_heap(30), 0);
+        assert!(key_heap(31) > 31);
     }
 
     /// Words for keys of up to seven bytes are taken from those for eight.
@@ -403,7 +429,7 @@ mod tests {
         let mut words: Vec<u64> = Vec::new();
         for key in &keys {
             let word = WordKey::new(key);
-            word.show(|shown| assert_eq!(shown, key));
+            word.show(&mut |shown| assert_eq!(shown, key));
             words.push(word.0.get());
         }
         words.sort_unstable();
@@ -417,7 +443,7 @@ mod tests {
         for last in [SEVEN, FEWER] {
             let key = [9, 8, 7, 6, 5, 4, 3, last];
             assert_eq!(SizeClass::of(&key), SizeClass::Short);
-            ShortKey::new(&key).show(|shown| assert_eq!(shown, key));
+            ShortKey::new(&key).show(&mut |shown| assert_eq!(shown, key));
             assert!(ShortKey::new(&key).is(&ShortKey::probe(&key)));
         }
         assert_eq!(

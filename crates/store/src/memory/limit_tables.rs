@@ -13,7 +13,7 @@ use super::budget::MemoryBudget;
 use super::flat::HashSpan;
 use super::key::{KeyHasher, LongKey, ShortKey, SizeClass, StoredKey, WordKey};
 use super::saved::{SavedState, SectionWriter};
-use super::table::{Ahead, MovedState, Reserved, StateTable, TableAsk, TableHistory};
+use super::table::{Ahead, MovedState, Reserved, SizedTable, StateTable, TableAsk, TableHistory};
 use super::{LimitUsage, Loans};
 
 /// Bytes that the tables of a limit count for, the same for every algorithm, so that a limit that
@@ -24,67 +24,31 @@ pub(super) const TABLES_BYTES: usize = 680;
 pub(super) struct LimitTables<A: Listed> {
     /// Version of the limit that the tables run with.
     pub(super) version: u32,
-    word: StateTable<A, WordKey>,
-    short: StateTable<A, ShortKey>,
-    long: StateTable<A, LongKey>,
+    word: SizedTable<A, WordKey>,
+    short: SizedTable<A, ShortKey>,
+    long: SizedTable<A, LongKey>,
 }
 
 /// A size of key.
 pub(super) trait KeySize: StoredKey {
-    const CLASS: SizeClass;
-
     /// The table for such keys.
-    fn table_of<A: Listed>(tables: &mut LimitTables<A>) -> &mut StateTable<A, Self>;
+    fn table_of<A: Listed>(tables: &mut LimitTables<A>) -> &mut SizedTable<A, Self>;
 }
 
 macro_rules! key_size {
-    ($key:ident, $class:ident, $table:ident) => {
+    ($key:ident, $table:ident) => {
         impl KeySize for $key {
-            const CLASS: SizeClass = SizeClass::$class;
-
             #[inline]
-            fn table_of<A: Listed>(tables: &mut LimitTables<A>) -> &mut StateTable<A, Self> {
+            fn table_of<A: Listed>(tables: &mut LimitTables<A>) -> &mut SizedTable<A, Self> {
                 &mut tables.$table
             }
         }
     };
 }
 
-key_size!(WordKey, Word, word);
-key_size!(ShortKey, Short, short);
-key_size!(LongKey, Long, long);
-
-/// Runs `$body` with `$table` bound to the table for keys of a size.
-macro_rules! with_table {
-    ($tables:expr, $class:expr, $table:ident => $body:expr) => {
-        match $class {
-            SizeClass::Word => {
-                let $table = &mut $tables.word;
-                $body
-            }
-            SizeClass::Short => {
-                let $table = &mut $tables.short;
-                $body
-            }
-            SizeClass::Long => {
-                let $table = &mut $tables.long;
-                $body
-            }
-        }
-    };
-}
-
-/// Runs `$body` with `$table` bound to each table in turn.
-macro_rules! for_each_table {
-    ($tables:ident, $table:ident => $body:expr) => {{
-        let $table = &mut $tables.word;
-        $body;
-        let $table = &mut $tables.short;
-        $body;
-        let $table = &mut $tables.long;
-        $body;
-    }};
-}
+key_size!(WordKey, word);
+key_size!(ShortKey, short);
+key_size!(LongKey, long);
 
 /// Generates [`KeyCalls`] from the list: each call goes to the table for keys of the size of
 /// `ask.key`.
@@ -101,9 +65,7 @@ macro_rules! key_calls {
         impl<A: Listed> KeyCalls for LimitTables<A> {
             $(
                 fn $call(&mut self, ask: &TableAsk<'_>, $($argument: $type),*) $(-> $answer)? {
-                    with_table!(self, SizeClass::of(ask.key), table => {
-                        table.$call(ask, $($argument),*)
-                    })
+                    self.table(SizeClass::of(ask.key)).$call(ask, $($argument),*)
                 }
             )*
         }
@@ -162,7 +124,7 @@ pub(super) trait AnyTables: KeyCalls + Send {
     /// Moves the usage of all keys to the tables of another algorithm.
     fn move_to(&mut self, new: &mut dyn AnyTables, now: Time, budget: &MemoryBudget);
     /// See [`StateTable::inherit`].
-    fn inherit(&mut self, size: SizeClass, history: TableHistory, now: Time, budget: &MemoryBudget);
+    fn inherit(&mut self, history: TableHistory, now: Time, budget: &MemoryBudget);
 
     /// See [`StateTable::save`].
     fn save(&mut self, span: &HashSpan, now: Time, to: &mut SectionWriter<'_>);
@@ -181,10 +143,21 @@ impl<A: Listed> LimitTables<A> {
         }
     }
 
-    /// Bytes of the largest table.
-    fn largest(&self) -> usize {
-        let (word, short) = (self.word.bytes(), self.short.bytes());
-        word.max(short).max(self.long.bytes())
+    /// Returns the table for keys of a size.
+    fn table(&mut self, size: SizeClass) -> &mut StateTable<A> {
+        match size {
+            SizeClass::Word => &mut self.word,
+            SizeClass::Short => &mut self.short,
+            SizeClass::Long => &mut self.long,
+        }
+    }
+
+    fn all(&self) -> [&StateTable<A>; 3] {
+        [&self.word, &self.short, &self.long]
+    }
+
+    fn all_mut(&mut self) -> [&mut StateTable<A>; 3] {
+        [&mut self.word, &mut self.short, &mut self.long]
     }
 }
 
@@ -194,56 +167,56 @@ impl<A: Listed> AnyTables for LimitTables<A> {
     }
 
     fn bytes(&self) -> usize {
-        TABLES_BYTES + self.word.bytes() + self.short.bytes() + self.long.bytes()
+        self.all()
+            .iter()
+            .fold(TABLES_BYTES, |sum, it| sum + it.bytes())
     }
 
     fn slots(&self) -> usize {
-        self.word.slots() + self.short.slots() + self.long.slots()
+        self.all().iter().fold(0, |sum, it| sum + it.slots())
     }
 
     fn has(&self, hash: u64) -> bool {
-        self.word.has(hash) || self.short.has(hash) || self.long.has(hash)
+        self.all().iter().any(|table| table.has(hash))
     }
 
     fn squeeze_for(&mut self, ask: &TableAsk<'_>) -> bool {
-        let own = with_table!(self, SizeClass::of(ask.key), table => table.bytes());
-        !A::KEEPS && self.largest() / 2 > own && self.squeeze(ask.now, ask.budget)
+        let own = self.table(SizeClass::of(ask.key)).bytes();
+        let largest = self.all().iter().fold(0, |most, it| it.bytes().max(most));
+        !A::KEEPS && largest / 2 > own && self.squeeze(ask.now, ask.budget)
     }
 
     fn squeeze(&mut self, now: Time, budget: &MemoryBudget) -> bool {
-        let largest = self.largest();
-        for_each_table!(self, table => {
-            if table.bytes() == largest {
-                return table.squeeze(now, budget);
-            }
-        });
-        false
+        let largest = self.all_mut().into_iter().rev().max_by_key(|it| it.bytes());
+        largest.is_some_and(|table| table.squeeze(now, budget))
     }
 
     fn sweep(&mut self, now: Time, count: usize, budget: &MemoryBudget) {
-        for_each_table!(self, table => {
+        for table in self.all_mut() {
             table.sweep(now, count, budget);
             table.shrink(now, budget);
-        });
+        }
     }
 
     fn add_loans(&mut self, now: Time, loans: &mut Loans) {
-        for_each_table!(self, table => {
+        for table in self.all() {
             loans.in_use += table.on_loan(now);
             loans.lapsed += table.lapsed;
-        });
+        }
     }
 
     fn show_live(&mut self, now: Time, show: &mut dyn FnMut(&[u8], Decision)) {
-        for_each_table!(self, table => table.show_live(now, show));
+        for table in self.all() {
+            table.show_live(now, show);
+        }
     }
 
     fn add_usage(&mut self, usage: &mut LimitUsage) {
-        for_each_table!(self, table => {
+        for table in self.all() {
             usage.keys += table.len();
             usage.evicted.idle += table.evicted.idle;
             usage.evicted.budget += table.evicted.budget;
-        });
+        }
         usage.bytes += self.bytes();
     }
 
@@ -251,45 +224,33 @@ impl<A: Listed> AnyTables for LimitTables<A> {
         let Some(new) = A::of(&limit.algorithm) else {
             return false;
         };
-        for_each_table!(self, table => {
+        for table in self.all_mut() {
             if !table.adopt(new, now, budget) {
                 return false;
             }
-        });
+        }
         self.version = limit.version;
         true
     }
 
     fn move_to(&mut self, new: &mut dyn AnyTables, now: Time, budget: &MemoryBudget) {
-        for_each_table!(self, table => move_table(table, new, now, budget));
+        for table in self.all_mut() {
+            new.inherit(table.history(now), now, budget);
+            table.drain_used(now, budget, &mut |ask| new.carry(ask));
+        }
     }
 
-    fn inherit(
-        &mut self,
-        size: SizeClass,
-        history: TableHistory,
-        now: Time,
-        budget: &MemoryBudget,
-    ) {
-        with_table!(self, size, table => table.inherit(history, now, budget));
+    fn inherit(&mut self, history: TableHistory, now: Time, budget: &MemoryBudget) {
+        self.table(history.size).inherit(history, now, budget);
     }
 
     fn save(&mut self, span: &HashSpan, now: Time, to: &mut SectionWriter<'_>) {
-        for_each_table!(self, table => table.save(span, now, to));
+        for table in self.all() {
+            table.save(span, now, to);
+        }
     }
 
     fn restore_floor(&mut self, size: SizeClass, saved: &SavedState<'_>, now: Time) {
-        with_table!(self, size, table => table.restore_floor(saved, now));
+        self.table(size).restore_floor(saved, now);
     }
-}
-
-/// Moves the usage of all keys of a table to that for keys of the same size in `new`.
-fn move_table<A: Listed, K: KeySize>(
-    table: &mut StateTable<A, K>,
-    new: &mut dyn AnyTables,
-    now: Time,
-    budget: &MemoryBudget,
-) {
-    new.inherit(K::CLASS, table.history(now), now, budget);
-    table.drain_used(now, budget, &mut |ask| new.carry(ask));
 }

@@ -7,8 +7,9 @@
 //!   the floor:               the strictest of all evicted states; fresh once it expires
 //! ```
 //!
-//! A table is compiled for each algorithm and size of key, some forty times, so loops are plain
-//! (a chain of iterators would add functions each time) and closures are passed as `dyn`.
+//! A table is compiled for each algorithm, so loops are plain (a chain of iterators would add
+//! functions each time) and closures are passed as `dyn`. [`Entries`] are compiled for each size of
+//! key, too.
 //!
 //! # Gain of an evicted key
 //!
@@ -31,12 +32,14 @@ mod promise;
 mod room;
 mod saved;
 
-use ratekeeper_core::{Decision, GrantId, Granted, Lend, Listed, Nanos, Permits, Receipt, Time};
+use ratekeeper_core::{
+    Algorithm, Decision, GrantId, Granted, Lend, Listed, Nanos, Permits, Receipt, Time,
+};
 
 use super::EvictionCounts;
 use super::budget::MemoryBudget;
-use super::flat::Flat;
-use super::key::{KeyHasher, StoredKey};
+use super::entries::{Entries, FlatEntries};
+use super::key::{KeyHasher, SizeClass, StoredKey};
 pub(super) use moves::MovedState;
 pub(super) use promise::Ahead;
 pub use promise::Reserved;
@@ -49,14 +52,8 @@ const FORGIVEN_PART: u64 = 8;
 /// Minimum number of permits forgiven; the maximum is half of the limit.
 const MIN_FORGIVEN: u64 = 2;
 
-struct TableEntry<K, S> {
-    key: K,
-    state: S,
-}
-
-pub(super) struct StateTable<A: Listed, K> {
+pub(super) struct StateTable<A: Listed, E: ?Sized = dyn Entries<<A as Algorithm>::State>> {
     algorithm: A,
-    entries: Flat<TableEntry<K, A::State>>,
     /// The strictest of all evicted states.
     floor: A::State,
     /// States that have expired by now may have been forgotten.
@@ -71,8 +68,11 @@ pub(super) struct StateTable<A: Listed, K> {
     pub(super) evicted: EvictionCounts,
     /// Permits that came back because their lease ran out.
     pub(super) lapsed: u64,
-    hasher: KeyHasher,
+    entries: E,
 }
+
+/// The table for keys of one size.
+pub(super) type SizedTable<A, K> = StateTable<A, FlatEntries<K, <A as Algorithm>::State>>;
 
 /// A request as a table sees it.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +117,8 @@ struct NewKey<S> {
 /// Facts that a table passes to its successor under another algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TableHistory {
+    /// Size of its keys.
+    pub(super) size: SizeClass,
     evicted: EvictionCounts,
     forgotten: Time,
     /// Usage of the floor.
@@ -125,12 +127,10 @@ pub(super) struct TableHistory {
     keys: usize,
 }
 
-/// Deciding, looking, giving back.
-impl<A: Listed, K: StoredKey> StateTable<A, K> {
+impl<A: Listed, K: StoredKey> SizedTable<A, K> {
     pub(super) fn new(algorithm: A, hasher: KeyHasher) -> Self {
         Self {
             algorithm,
-            entries: Flat::new(),
             floor: A::State::default(),
             forgotten: Time::ZERO,
             promised: Time::ZERO,
@@ -138,22 +138,7 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
             hand: 0,
             evicted: EvictionCounts::default(),
             lapsed: 0,
-            hasher,
-        }
-    }
-
-    /// Decides and charges. Returns `None` if the key is new and there is no room for it: then
-    /// nothing was done.
-    pub(super) fn decide(&mut self, ask: &TableAsk<'_>) -> Option<Decision> {
-        match self.find(ask).and_then(|at| self.entries.get_mut(at)) {
-            Some(entry) => {
-                let (algorithm, state) = (&self.algorithm, &mut entry.state);
-                self.lapsed += algorithm.lapse(state, ask.now);
-                Some(algorithm.lend(state, ask.now, ask.cost, ask.lend))
-            }
-            None => self.decide_new(ask, &mut |algorithm, state, now| {
-                algorithm.lend(state, now, ask.cost, ask.lend)
-            }),
+            entries: FlatEntries::new(hasher),
         }
     }
 
@@ -165,9 +150,26 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         hash: u64,
         probe: &K::Probe<'_>,
     ) -> Option<(&A, &mut A::State)> {
-        let entry = self.entries.get_mut(self.entries.likely(hash)?)?;
-        let is_it = entry.key.is(probe);
-        is_it.then_some((&self.algorithm, &mut entry.state))
+        let state = self.entries.likely(hash, probe)?;
+        Some((&self.algorithm, state))
+    }
+}
+
+/// Deciding, looking, giving back.
+impl<A: Listed> StateTable<A> {
+    /// Decides and charges. Returns `None` if the key is new and there is no room for it: then
+    /// nothing was done.
+    pub(super) fn decide(&mut self, ask: &TableAsk<'_>) -> Option<Decision> {
+        match self.entries.find(ask.hash, ask.key) {
+            Some((_, state)) => {
+                let algorithm = &self.algorithm;
+                self.lapsed += algorithm.lapse(state, ask.now);
+                Some(algorithm.lend(state, ask.now, ask.cost, ask.lend))
+            }
+            None => self.decide_new(ask, &mut |algorithm, state, now| {
+                algorithm.lend(state, now, ask.cost, ask.lend)
+            }),
+        }
     }
 
     /// Decides about a key that is not here, and inserts its state if that has changed. Returns
@@ -187,7 +189,7 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         if !self.make_room(ask) {
             return None;
         }
-        self.insert(K::new(ask.key), ask.hash, new.state);
+        self.insert(ask, new.state);
         let hand = self.hand;
         self.sweep(ask.now, SWEPT_PER_INSERT, ask.budget);
         let round_ended = self.hand > hand;
@@ -241,31 +243,27 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
 
     /// Forgets a key; returns true if it was in debt.
     pub(super) fn reset(&mut self, ask: &TableAsk<'_>) -> bool {
-        let removed = self.find(ask).and_then(|at| self.remove(at, ask.budget));
+        let here = self.entries.find(ask.hash, ask.key);
+        let at = here.map(|(at, _)| at);
+        let removed = at.and_then(|at| self.remove(at, ask.budget));
         removed.is_some_and(|state| self.algorithm.expires_at(&state, ask.now) > ask.now)
     }
 
     /// Returns the state of a key that is here and in debt.
-    pub(super) fn standing(&self, ask: &TableAsk<'_>) -> Option<Decision> {
-        let entry = self.entries.get(self.find(ask)?)?;
-        self.standing_of(&entry.state, ask.now)
+    pub(super) fn standing(&mut self, ask: &TableAsk<'_>) -> Option<Decision> {
+        let (algorithm, state) = self.here(ask)?;
+        standing_of(algorithm, state, ask.now)
     }
 
     /// Shows all keys in debt.
     pub(super) fn show_live(&self, now: Time, show: &mut dyn FnMut(&[u8], Decision)) {
-        for slot in self.entries.as_slots() {
-            let Some(entry) = slot else {
-                continue;
-            };
-            if let Some(standing) = self.standing_of(&entry.state, now) {
-                entry.key.show(|key| show(key, standing));
+        for at in 0..self.slots() {
+            let state = self.entries.state(at);
+            if let Some(standing) = state.and_then(|state| standing_of(&self.algorithm, state, now))
+            {
+                self.entries.show(at, &mut |key| show(key, standing));
             }
         }
-    }
-
-    fn standing_of(&self, state: &A::State, now: Time) -> Option<Decision> {
-        let live = self.algorithm.expires_at(state, now) > now;
-        live.then(|| self.algorithm.look(state, now, Permits::ZERO))
     }
 
     /// Returns a key that is not here, as it starts at `now`.
@@ -287,22 +285,15 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         NewKey { state, now, lag }
     }
 
-    #[inline]
-    fn find(&self, ask: &TableAsk<'_>) -> Option<usize> {
-        let probe = K::probe(ask.key);
-        self.entries.find(ask.hash, |entry| entry.key.is(&probe))
-    }
-
     /// Returns the algorithm, and the state of a key that is here.
     fn here(&mut self, ask: &TableAsk<'_>) -> Option<(&A, &mut A::State)> {
-        let at = self.find(ask)?;
-        let state = &mut self.entries.get_mut(at)?.state;
+        let (_, state) = self.entries.find(ask.hash, ask.key)?;
         Some((&self.algorithm, state))
     }
 }
 
 /// Changing the algorithm.
-impl<A: Listed, K: StoredKey> StateTable<A, K> {
+impl<A: Listed> StateTable<A> {
     /// Takes the new parameters, if the states mean the same under them and, should they take
     /// more bytes, there is room. Returns false if not.
     pub(super) fn adopt(&mut self, new: &A, now: Time, budget: &MemoryBudget) -> bool {
@@ -313,12 +304,19 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         self.algorithm.succeed(&old);
         let now = now.max(self.forgotten);
         let promised = self.promised.since(now);
-        for entry in self.entries.as_slots_mut().iter_mut().flatten() {
-            new.rescale(&mut entry.state, &old, now, promised);
+        for at in 0..self.slots() {
+            if let Some(state) = self.entries.state_mut(at) {
+                new.rescale(state, &old, now, promised);
+            }
         }
         new.rescale(&mut self.floor, &old, now, promised);
         true
     }
+}
+
+fn standing_of<A: Algorithm>(algorithm: &A, state: &A::State, now: Time) -> Option<Decision> {
+    let live = algorithm.expires_at(state, now) > now;
+    live.then(|| algorithm.look(state, now, Permits::ZERO))
 }
 
 /// Returns the forgiven part of a limit of `capacity` permits.

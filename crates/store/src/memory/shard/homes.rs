@@ -64,7 +64,7 @@ impl Shard {
     /// Moves the usage of a key to these numbers, if it was counted by others.
     #[inline]
     pub(super) fn follow(&mut self, limit: &Limit, ask: &TableAsk<'_>) {
-        if self.homes.len() > 0 || matches!(limit.keys, LimitKeys::Single(_)) {
+        if self.homes.fill().len > 0 || matches!(limit.keys, LimitKeys::Single(_)) {
             self.move_here(limit, ask);
         }
     }
@@ -124,12 +124,12 @@ impl Shard {
     }
 
     fn has_room_for_home(&mut self, hash: u64) -> bool {
-        !self.homes.is_full() || self.forget_a_home(hash) || self.grow_homes()
+        !self.homes.fill().is_full() || self.forget_a_home(hash) || self.grow_homes()
     }
 
     /// Removes the home of a forgotten key, if one is among some that `hash` chooses.
     fn forget_a_home(&mut self, hash: u64) -> bool {
-        let slots = self.homes.slots();
+        let slots = self.homes.fill().slots;
         let Some(start) = hash.checked_rem(slots as u64) else {
             return false;
         };
@@ -146,7 +146,7 @@ impl Shard {
     /// Makes the list a quarter longer than the homes of keys that are there.
     fn grow_homes(&mut self) -> bool {
         let bytes = Flat::<Home>::bytes_of;
-        let (slots, longest) = (self.homes.slots(), self.homes.grown());
+        let (slots, longest) = (self.homes.fill().slots, self.homes.fill().grown());
         if !self.budget.take(bytes(longest), Purpose::Grow) {
             return false;
         }
@@ -154,10 +154,11 @@ impl Shard {
         let homes = self.homes.as_slots().iter().flatten();
         let there = homes.filter(|home| is_there(limits, home)).count();
         let wanted = slots_for(there + there / 4 + 2).min(longest);
-        self.homes
-            .resize(wanted, &|home| home.hash, &mut |home, _| {
-                is_there(limits, &home).then_some(home)
-            });
+        self.homes.resize(
+            wanted,
+            |home| home.hash,
+            |home, _, _| is_there(limits, home),
+        );
         self.budget
             .give(bytes(slots) + bytes(longest) - bytes(wanted));
         true

@@ -3,9 +3,8 @@
 use ratekeeper_core::{LeaseId, Lend, Listed, Nanos, Permits, Time};
 
 use super::{StateTable, TableAsk};
-use crate::memory::key::StoredKey;
 
-impl<A: Listed, K: StoredKey> StateTable<A, K> {
+impl<A: Listed> StateTable<A> {
     /// Gives back a charge, if the algorithm can take it back and the key is still here. A loan
     /// to a name is released.
     pub(in crate::memory) fn give_back(&mut self, ask: &TableAsk<'_>) {
@@ -44,11 +43,9 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
     /// Returns the permits on loan, of all keys.
     pub(in crate::memory) fn on_loan(&self, now: Time) -> u64 {
         let mut on_loan = 0;
-        for slot in self.entries.as_slots() {
-            let Some(entry) = slot else {
-                continue;
-            };
-            on_loan += self.algorithm.on_loan(&entry.state, now);
+        for at in 0..self.slots() {
+            let state = self.entries.state(at);
+            on_loan += state.map_or(0, |state| self.algorithm.on_loan(state, now));
         }
         on_loan
     }

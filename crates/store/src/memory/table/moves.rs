@@ -3,8 +3,7 @@
 use ratekeeper_core::{AnyAlgorithm, AnyState, Decision, Listed, Nanos, Permits, Time};
 
 use super::super::budget::{MemoryBudget, Purpose};
-use super::super::flat::{Flat, slots_for};
-use super::super::key::StoredKey;
+use super::super::flat::slots_for;
 use super::{StateTable, TableAsk, TableHistory};
 
 /// The state of a key on its way to other numbers.
@@ -16,7 +15,7 @@ pub(in crate::memory) struct MovedState {
     promised: Nanos,
 }
 
-impl<A: Listed, K: StoredKey> StateTable<A, K> {
+impl<A: Listed> StateTable<A> {
     /// Returns the state of a key that is here; it stays until it is reset.
     pub(in crate::memory) fn leave(&mut self, ask: &TableAsk<'_>) -> Option<MovedState> {
         let now = ask.now.max(self.forgotten);
@@ -82,22 +81,22 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         }
         let has_room = self.make_room(ask);
         if has_room {
-            self.insert(K::new(ask.key), ask.hash, state.clone());
+            self.insert(ask, state.clone());
         }
         has_room
     }
 
     /// Returns true if a key with this hash is here.
     pub(in crate::memory) fn has(&self, hash: u64) -> bool {
-        let is_it = |entry: &super::TableEntry<K, A::State>| entry.key.rehash(&self.hasher) == hash;
-        self.entries.find(hash, is_it).is_some()
+        self.entries.has(hash)
     }
 }
 
 /// To another algorithm.
-impl<A: Listed, K: StoredKey> StateTable<A, K> {
+impl<A: Listed> StateTable<A> {
     pub(in crate::memory) fn history(&self, now: Time) -> TableHistory {
         TableHistory {
+            size: self.entries.size(),
             evicted: self.evicted,
             forgotten: self.forgotten,
             floor: self.used(&self.floor, now),
@@ -113,19 +112,19 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         each: &mut dyn FnMut(&TableAsk<'_>),
     ) {
         let bytes = self.bytes();
-        let mut entries = std::mem::replace(&mut self.entries, Flat::new());
-        for slot in entries.as_slots_mut() {
-            let Some(entry) = slot.take() else {
+        for at in 0..self.slots() {
+            let (Some(state), Some(hash)) = (self.entries.state(at), self.entries.hash(at)) else {
                 continue;
             };
-            let (hash, cost) = (entry.key.rehash(&self.hasher), self.used(&entry.state, now));
-            entry.key.show(|key| {
+            let cost = self.used(state, now);
+            self.entries.show(at, &mut |key| {
                 each(&TableAsk {
                     cost,
                     ..TableAsk::new(key, hash, now, budget)
                 });
             });
         }
+        self.entries.clear();
         self.heap_bytes = 0;
         budget.give(bytes);
     }
@@ -152,8 +151,8 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
             return;
         }
         let heap = self.heap_of(ask.key.len());
-        if !self.entries.is_full() && ask.budget.take(heap, Purpose::Move) {
-            self.insert(K::new(ask.key), ask.hash, state);
+        if !self.entries.fill().is_full() && ask.budget.take(heap, Purpose::Move) {
+            self.insert(ask, state);
         } else {
             self.algorithm.stricter(&mut self.floor, &state);
             self.evicted.budget += 1;

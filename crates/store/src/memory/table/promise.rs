@@ -4,7 +4,6 @@ use std::num::NonZeroU64;
 
 use ratekeeper_core::{Decision, Listed, Nanos, Permits, Time};
 
-use super::super::key::StoredKey;
 use super::{StateTable, TableAsk};
 
 /// The reason for a charge beyond the capacity.
@@ -27,7 +26,7 @@ pub struct Reserved {
     pub mark: Option<NonZeroU64>,
 }
 
-impl<A: Listed, K: StoredKey> StateTable<A, K> {
+impl<A: Listed> StateTable<A> {
     /// Returns the minimum time until `ask.cost` permits have been granted one after the other.
     pub(in crate::memory) fn at_least(&mut self, ask: &TableAsk<'_>) -> Nanos {
         if let Some((algorithm, state)) = self.here(ask) {

@@ -12,10 +12,10 @@
 
 use ratekeeper_core::{Listed, Permits, Time};
 
-use super::{StateTable, TableAsk, TableEntry};
+use super::{StateTable, TableAsk};
 use crate::memory::budget::{MemoryBudget, Purpose};
-use crate::memory::flat::{self, Flat, Room};
-use crate::memory::key::{KeyHasher, StoredKey, block};
+use crate::memory::flat::{self, Room};
+use crate::memory::key::{block, key_heap};
 
 /// Entries looked at for the key to evict: enough to find one that used little, few enough to be
 /// quick.
@@ -41,16 +41,20 @@ impl Rank {
             expires_at: algorithm.expires_at(state, now),
         }
     }
+
+    const fn hashed(self, hash: u64) -> HashedRank {
+        (self, hash.reverse_bits())
+    }
 }
 
-impl<A: Listed, K: StoredKey> StateTable<A, K> {
+impl<A: Listed> StateTable<A> {
     pub(in crate::memory) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.fill().len
     }
 
     /// Returns the bytes taken from the budget.
     pub(in crate::memory) fn bytes(&self) -> usize {
-        array_bytes::<A, K>(self.entries.slots()) + self.heap_bytes
+        self.entries.bytes_of(self.slots()) + self.heap_bytes
     }
 
     /// Takes the bytes that one more key like `ask`'s needs; grows if necessary.
@@ -59,8 +63,8 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         if !ask.budget.take(heap, Purpose::Grow) {
             return false;
         }
-        let room = !self.entries.is_full()
-            || self.resize(self.entries.grown(), ask.now, Purpose::Grow, ask.budget);
+        let fill = self.entries.fill();
+        let room = !fill.is_full() || self.resize(fill.grown(), ask.now, Purpose::Grow, ask.budget);
         if !room {
             ask.budget.give(heap);
         }
@@ -69,15 +73,17 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
 
     /// Looks at up to `count` slots, and forgets entries that have expired.
     pub(in crate::memory) fn sweep(&mut self, now: Time, count: usize, budget: &MemoryBudget) {
-        for _ in 0..count.min(self.entries.slots()) {
-            self.hand = flat::before(self.hand, self.entries.slots());
-            self.forget_expired(self.hand, now, budget);
+        let (slots, mut hand) = (self.slots(), self.hand);
+        for _ in 0..count.min(slots) {
+            hand = flat::before(hand, slots);
+            self.forget_expired(hand, now, budget);
         }
+        self.hand = hand;
     }
 
     /// Shrinks the array if at most a quarter of its room is used.
     pub(in crate::memory) fn shrink(&mut self, now: Time, budget: &MemoryBudget) {
-        if let Some(slots) = self.entries.shrunk() {
+        if let Some(slots) = self.entries.fill().shrunk() {
             self.resize(slots, now, Purpose::Move, budget);
         }
     }
@@ -87,16 +93,15 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
     /// evictions thin out all parts of the array alike: where they did not, probes would grow long.
     pub(in crate::memory) fn forget_some(&mut self, ask: &TableAsk<'_>) -> bool {
         self.shrink(ask.now, ask.budget); // so that samples are found in a few steps
-        let (len, slots, mut seen) = (self.entries.len(), self.entries.slots(), 0);
+        let (len, slots, mut seen) = (self.len(), self.slots(), 0);
         for _ in 0..slots {
-            self.hand = flat::before(self.hand, self.entries.slots());
-            seen += usize::from(self.entries.get(self.hand).is_some());
-            self.forget_expired(self.hand, ask.now, ask.budget);
+            self.hand = flat::before(self.hand, slots);
+            seen += usize::from(self.forget_expired(self.hand, ask.now, ask.budget));
             if seen == SAMPLE {
                 break;
             }
         }
-        self.entries.len() < len
+        self.len() < len
     }
 
     /// Evicts the key that has used least of the [`SAMPLE`] that were looked at last; returns false
@@ -120,13 +125,13 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
 
     /// Returns the slot of the key that has used least of those above the hand, and its rank.
     fn least_used(&self, judged_at: Time) -> Option<(Rank, usize)> {
-        let slots = self.entries.slots();
+        let slots = self.slots();
         let mut at = self.hand.min(slots.saturating_sub(1));
         let mut found = 0;
         let mut least: Option<(Rank, usize)> = None;
         for _ in 0..slots {
-            if let Some(entry) = self.entries.get(at) {
-                let rank = Rank::of(&self.algorithm, &entry.state, judged_at);
+            if let Some(state) = self.entries.state(at) {
+                let rank = Rank::of(&self.algorithm, state, judged_at);
                 if least.is_none_or(|(least, _)| rank < least) {
                     least = Some((rank, at));
                 }
@@ -143,15 +148,11 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
     /// Gives up a third of the array; evicts the keys that have used least, judged by a sample. One
     /// pass.
     pub(in crate::memory) fn squeeze(&mut self, now: Time, budget: &MemoryBudget) -> bool {
-        let slots = self.entries.slots() / 3 * 2;
-        if slots == 0 || !budget.take(array_bytes::<A, K>(slots), Purpose::Move) {
+        let slots = self.slots() / 3 * 2;
+        if slots == 0 || !budget.take(self.entries.bytes_of(slots), Purpose::Move) {
             return false;
         }
-        let judged_at = now.max(self.forgotten);
-        let rank = |entry: &TableEntry<K, A::State>| {
-            hashed_rank(&self.algorithm, &self.hasher, entry, judged_at)
-        };
-        let highest_evicted = lower_third(self.entries.as_slots(), &rank);
+        let highest_evicted = self.lower_third(now.max(self.forgotten));
         self.rebuild(slots, now, highest_evicted, budget);
         true
     }
@@ -164,8 +165,8 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         purpose: Purpose,
         budget: &MemoryBudget,
     ) -> bool {
-        let fits = flat::most(slots) >= self.entries.len();
-        let resized = fits && budget.take(array_bytes::<A, K>(slots), purpose);
+        let fits = flat::most(slots) >= self.len();
+        let resized = fits && budget.take(self.entries.bytes_of(slots), purpose);
         if resized {
             self.rebuild(slots, now, None, budget);
         }
@@ -182,48 +183,50 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
         highest_evicted: Option<HashedRank>,
         budget: &MemoryBudget,
     ) {
-        let (algorithm, hasher) = (&self.algorithm, &self.hasher);
-        let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(hasher);
-        let judged_at = now.max(self.forgotten);
+        let (algorithm, judged_at) = (&self.algorithm, now.max(self.forgotten));
         let (before, per_state) = (self.bytes(), block(algorithm.heap_bytes()));
         let (floor, evicted) = (&mut self.floor, &mut self.evicted);
         let (heap_bytes, forgotten) = (&mut self.heap_bytes, &mut self.forgotten);
         let lapsed = &mut self.lapsed;
-        self.entries.resize(slots, &hash, &mut |mut entry, room| {
-            let expired = algorithm.expires_at(&entry.state, now) <= now;
-            let stays = |highest| hashed_rank(algorithm, hasher, &entry, judged_at) > highest;
+        let key_heap = self.entries.resize(slots, &mut |state, hash, room| {
+            let expired = algorithm.expires_at(state, now) <= now;
+            let rank = || Rank::of(algorithm, state, judged_at).hashed(hash);
+            let stays = |highest| rank() > highest;
             if !expired && room == Room::Free && highest_evicted.is_none_or(stays) {
-                return Some(entry);
+                return true;
             }
-            *heap_bytes -= K::heap_bytes(entry.key.length()) + per_state;
+            *heap_bytes -= per_state;
             if expired {
                 *forgotten = (*forgotten).max(now);
-                *lapsed += algorithm.lapse(&mut entry.state, now);
+                *lapsed += algorithm.lapse(state, now);
                 evicted.idle += 1;
             } else {
-                algorithm.stricter(floor, &entry.state);
+                algorithm.stricter(floor, state);
                 evicted.budget += 1;
             }
-            None
+            false
         });
+        self.heap_bytes -= key_heap;
         // The bytes of the new array were taken on top of those in use before.
-        budget.give(before + array_bytes::<A, K>(slots) - self.bytes());
+        budget.give(before + self.entries.bytes_of(slots) - self.bytes());
     }
 
     /// Adds a key for which room has been made.
-    pub(super) fn insert(&mut self, key: K, hash: u64, state: A::State) {
-        self.heap_bytes += self.heap_of(key.length());
-        self.entries.insert(hash, TableEntry { key, state });
+    pub(super) fn insert(&mut self, ask: &TableAsk<'_>, state: A::State) {
+        self.heap_bytes += self.heap_of(ask.key.len());
+        self.entries.insert(ask.hash, ask.key, state);
     }
 
-    /// Removes the key in a slot if it has expired. Callers walk downwards: entries that move into
-    /// the gap come from above, and have been looked at.
-    fn forget_expired(&mut self, at: usize, now: Time, budget: &MemoryBudget) {
-        let entry = self.entries.get(at);
-        let expires_at = entry.map(|entry| self.algorithm.expires_at(&entry.state, now));
-        if expires_at.is_some_and(|at| at <= now) {
+    /// Removes the key in a slot if it has expired; returns true if there was a key. Callers walk
+    /// downwards: entries that move into the gap come from above, and have been looked at.
+    fn forget_expired(&mut self, at: usize, now: Time, budget: &MemoryBudget) -> bool {
+        let Some(state) = self.entries.state(at) else {
+            return false;
+        };
+        if self.algorithm.expires_at(state, now) <= now {
             self.forget(at, now, budget);
         }
+        true
     }
 
     /// Removes a key that has expired, or holds no permits.
@@ -237,21 +240,20 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
 
     /// Takes a key out, and gives its bytes back to the budget.
     pub(super) fn remove(&mut self, at: usize, budget: &MemoryBudget) -> Option<A::State> {
-        let hasher = &self.hasher;
-        let entry = self.entries.remove(at, |entry| entry.key.rehash(hasher))?;
-        let heap = self.heap_of(entry.key.length());
+        let (state, key_heap) = self.entries.remove(at)?;
+        let heap = key_heap + block(self.algorithm.heap_bytes());
         self.heap_bytes -= heap;
         budget.give(heap);
-        if self.entries.len() == 0 {
-            budget.give(array_bytes::<A, K>(self.entries.slots()));
-            self.entries = Flat::new();
+        if self.len() == 0 {
+            budget.give(self.entries.bytes_of(self.slots()));
+            self.entries.clear();
         }
-        Some(entry.state)
+        Some(state)
     }
 
     /// Changes the account of all states to the size of states of `new`.
     pub(super) fn resize_states(&mut self, new: &A, budget: &MemoryBudget) -> bool {
-        let bytes = |algorithm: &A| block(algorithm.heap_bytes()) * self.entries.len();
+        let bytes = |algorithm: &A| block(algorithm.heap_bytes()) * self.len();
         let (old, new) = (bytes(&self.algorithm), bytes(new));
         if !budget.take(new.saturating_sub(old), Purpose::Move) {
             return false;
@@ -263,37 +265,22 @@ impl<A: Listed, K: StoredKey> StateTable<A, K> {
 
     /// Heap bytes of an entry with a key of this length.
     pub(super) fn heap_of(&self, key_length: usize) -> usize {
-        K::heap_bytes(key_length) + block(self.algorithm.heap_bytes())
+        key_heap(key_length) + block(self.algorithm.heap_bytes())
     }
-}
 
-fn hashed_rank<A: Listed, K: StoredKey>(
-    algorithm: &A,
-    hasher: &KeyHasher,
-    entry: &TableEntry<K, A::State>,
-    now: Time,
-) -> HashedRank {
-    let rank = Rank::of(algorithm, &entry.state, now);
-    (rank, entry.key.rehash(hasher).reverse_bits())
-}
-
-/// Returns the rank at which the lower third of the entries ends, estimated by a sample.
-fn lower_third<T>(slots: &[Option<T>], rank: &dyn Fn(&T) -> HashedRank) -> Option<HashedRank> {
-    let mut sample = Vec::with_capacity(QUANTILE_SAMPLE);
-    for slot in slots {
-        let Some(entry) = slot else {
-            continue;
-        };
-        if sample.len() == QUANTILE_SAMPLE {
-            break;
+    /// Returns the rank at which the lower third of the entries ends, estimated by a sample.
+    fn lower_third(&self, judged_at: Time) -> Option<HashedRank> {
+        let mut sample = Vec::with_capacity(QUANTILE_SAMPLE);
+        for at in 0..self.slots() {
+            let (Some(state), Some(hash)) = (self.entries.state(at), self.entries.hash(at)) else {
+                continue;
+            };
+            if sample.len() == QUANTILE_SAMPLE {
+                break;
+            }
+            let rank = Rank::of(&self.algorithm, state, judged_at).hashed(hash);
+            sample.insert(sample.partition_point(|other| *other < rank), rank);
         }
-        sample.push(rank(entry));
+        sample.get(sample.len() / 3).copied()
     }
-    sample.sort_unstable();
-    sample.get(sample.len() / 3).copied()
-}
-
-/// Bytes of the array of a table with `slots` slots.
-fn array_bytes<A: Listed, K>(slots: usize) -> usize {
-    Flat::<TableEntry<K, A::State>>::bytes_of(slots)
 }

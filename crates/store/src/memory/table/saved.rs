@@ -2,27 +2,25 @@
 
 use ratekeeper_core::{Decision, Listed, Permits, Time};
 
-use super::super::flat::HashSpan;
-use super::super::limit_tables::KeySize;
+use super::super::flat::{HashSpan, each_in};
 use super::super::saved::{SavedState, SectionWriter};
-use super::{StateTable, TableAsk, TableEntry};
+use super::{StateTable, TableAsk};
 
-impl<A: Listed, K: KeySize> StateTable<A, K> {
+impl<A: Listed> StateTable<A> {
     /// Number of slots, including empty ones.
     pub(in crate::memory) fn slots(&self) -> usize {
-        self.entries.slots()
+        self.entries.fill().slots
     }
 
     /// Appends the states of keys in `span` that are in debt, and with the first span the floor.
     pub(in crate::memory) fn save(&self, span: &HashSpan, now: Time, to: &mut SectionWriter<'_>) {
         if *span.start() == 0 && self.is_live(&self.floor, now) {
-            to.floor(&self.algorithm, &self.floor, K::CLASS, now);
+            to.floor(&self.algorithm, &self.floor, self.entries.size(), now);
         }
-        let hash = |entry: &TableEntry<K, A::State>| entry.key.rehash(&self.hasher);
-        self.entries.each_in(span, hash, |entry| {
-            if self.is_live(&entry.state, now) {
-                let (algorithm, state) = (&self.algorithm, &entry.state);
-                entry.key.show(|key| to.key(algorithm, state, key, now));
+        let entries = &self.entries;
+        each_in(self.slots(), span, &|at| entries.hash(at), &mut |at| {
+            if let Some(state) = entries.state(at).filter(|state| self.is_live(state, now)) {
+                entries.show(at, &mut |key| to.key(&self.algorithm, state, key, now));
             }
         });
     }
