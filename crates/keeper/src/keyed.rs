@@ -183,7 +183,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
         Self {
             store: MemoryStore::of::<A>(memory),
             limit: Latest::new(limit),
-            lines: KeyLines::default(),
+            lines: KeyLines::new(),
             most_waiting: MostWaiting::default(),
             id: unique(),
             numbers_since: AtomicU64::new(0),
@@ -334,7 +334,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     /// Decides in the cases that [`KeyLimit::decide`] does not decide inline.
     #[inline(never)]
     pub(crate) fn check_slowly(&self, key: &[u8], cost: Permits) -> Decision {
-        if self.lines.present() > 0 && self.lines.find(key).is_some() {
+        if self.lines.find(key).is_some() {
             return self.behind_the_line(key, cost);
         }
         self.with(key, cost, |charge, now| self.store.decide_one(charge, now))
@@ -343,15 +343,27 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
     #[inline]
     fn with<T>(&self, key: &[u8], cost: Permits, act: impl FnOnce(&Charge<'_>, Time) -> T) -> T {
         let now = self.clock.now();
-        self.limit
-            .with(|limit| act(&charge_of(limit, key, cost), now))
+        self.charge(key, cost, |charge| act(charge, now))
     }
 
     #[cold]
     fn behind_the_line(&self, key: &[u8], cost: Permits) -> Decision {
-        let (desk, now) = (self.desk(key), self.clock.now());
-        let look = |cost| desk.with(cost, |charge| self.store.look_one(charge, now));
-        behind_the_line(&desk, look, now, cost)
+        let now = self.clock.now();
+        let look = |cost| self.charge(key, cost, |charge| self.store.look_one(charge, now));
+        let at_least = || {
+            let line = self.lines.find(key);
+            let total = line.map_or(cost, |line| line.lock().total_with(cost));
+            self.charge(key, total, |charge| self.store.at_least(charge, now))
+        };
+        behind_the_line(look, at_least, cost)
+    }
+}
+
+impl<A, C> KeyedLimiter<A, C> {
+    /// Calls `act` with the charge of a key.
+    #[inline]
+    fn charge<T>(&self, key: &[u8], cost: Permits, act: impl FnOnce(&Charge<'_>) -> T) -> T {
+        self.limit.with(|limit| act(&charge_of(limit, key, cost)))
     }
 }
 

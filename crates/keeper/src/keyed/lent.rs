@@ -44,7 +44,7 @@ impl<A: Into<AnyAlgorithm>, C: Clock> KeyedLimiter<A, C> {
 
     /// Lends to a name, under a limit of concurrency; denied while others wait for the key.
     pub(crate) fn lend(&self, key: &[u8], cost: Permits, lease: LeaseId) -> Decision {
-        if self.lines.present() > 0 && self.lines.find(key).is_some() {
+        if self.lines.find(key).is_some() {
             return self.behind_the_line(key, cost);
         }
         self.with(key, cost, |charge, now| {

@@ -32,15 +32,23 @@ struct KeyLine {
 }
 
 /// The lines of all keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct KeyLines {
     /// Number of waiters of all keys, or about to be; a hint for callers that do not wait.
     present: AtomicUsize,
-    parts: [Part; PARTS],
+    parts: Box<[Part]>,
     hasher: RandomState,
 }
 
 impl KeyLines {
+    pub(super) fn new() -> Self {
+        Self {
+            present: AtomicUsize::new(0),
+            parts: (0..PARTS).map(|_| Part::default()).collect(),
+            hasher: RandomState::default(),
+        }
+    }
+
     /// Returns the number of waiters, or callers about to wait.
     #[inline]
     pub(super) fn present(&self) -> usize {

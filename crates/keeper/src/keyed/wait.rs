@@ -14,7 +14,7 @@ use ratekeeper_core::{
 
 use super::lent::lend;
 use super::lines::Standing;
-use super::{KeyLimit, KeyedLimiter, LimitKey, charge_of};
+use super::{KeyLimit, KeyedLimiter, LimitKey};
 use crate::limiter::WaitError;
 use crate::limiter::desk::{Lends, Waitable, permits};
 use crate::limiter::line::WaitLine;
@@ -245,10 +245,8 @@ pub(super) struct OneKey<'a, A, C> {
 }
 
 impl<A, C> OneKey<'_, A, C> {
-    pub(super) fn with<T>(&self, cost: Permits, act: impl FnOnce(&Charge<'_>) -> T) -> T {
-        let key = &self.standing.key;
-        let limit = &self.limiter.limit;
-        limit.with(|limit| act(&charge_of(limit, key, cost)))
+    fn with<T>(&self, cost: Permits, act: impl FnOnce(&Charge<'_>) -> T) -> T {
+        self.limiter.charge(&self.standing.key, cost, act)
     }
 }
 

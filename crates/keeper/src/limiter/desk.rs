@@ -83,21 +83,19 @@ pub(crate) fn never(state: Decision) -> Decision {
 }
 
 /// Returns the decision for callers that do not wait while others do; `look` returns the one about
-/// a cost if no other caller waited.
+/// a cost if no other caller waited, and `at_least` the minimum wait behind all of them.
 #[cold]
 pub(crate) fn behind_the_line(
-    desk: &impl Waitable,
     look: impl Fn(Permits) -> Decision,
-    now: Time,
+    at_least: impl FnOnce() -> Nanos,
     cost: Permits,
 ) -> Decision {
     let decision = look(cost);
     if cost == Permits::ZERO || decision.verdict == Verdict::DenyForever {
         return decision;
     }
-    let total = desk.line().lock().total_with(cost);
     let own = decision.verdict.retry_after().unwrap_or(LINE_RETRY);
-    let retry_after = own.max(desk.at_least(now, total));
+    let retry_after = own.max(at_least());
     Decision {
         verdict: Verdict::Deny { retry_after },
         remaining: Permits::ZERO,
@@ -109,7 +107,8 @@ pub(crate) fn behind_the_line(
 impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// Returns the decision for a caller that does not wait while others do.
     pub(super) fn behind_the_line(&self, now: Time, cost: Permits) -> Decision {
-        behind_the_line(&self, |cost| self.look(now, cost), now, cost)
+        let at_least = || (&self).at_least(now, self.line.lock().total_with(cost));
+        behind_the_line(|cost| self.look(now, cost), at_least, cost)
     }
 
     /// Returns the decision about a charge; nothing is charged.
