@@ -173,6 +173,12 @@ impl Service {
             .build()
             .map_err(failed)?;
         let workers = Workers::start(config.workers)?;
+        // Before a reader of the addresses can send one.
+        let (stop, stopped) = mpsc::channel(1);
+        if config.signals {
+            let shared = Arc::clone(&open.shared);
+            signals::obey(&runtime, shared, stop.clone()).map_err(failed)?;
+        }
         let addresses = open.doors.addresses();
         addresses.announce(&open.shared.sink);
         let tls = open.tls();
@@ -181,11 +187,6 @@ impl Service {
         let watcher = config
             .watch
             .then(|| Watcher::start(Arc::clone(&open.shared)));
-        let (stop, stopped) = mpsc::channel(1);
-        if config.signals {
-            let shared = Arc::clone(&open.shared);
-            signals::obey(&runtime, shared, stop.clone()).map_err(failed)?;
-        }
         let run = ServiceRun {
             open,
             workers,
