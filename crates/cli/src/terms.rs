@@ -60,10 +60,17 @@ pub(crate) fn all() -> impl Iterator<Item = Term> {
     PAGE.split("\n## ").skip(1).filter_map(Term::read)
 }
 
-/// Returns the term with this name; case, plural, hyphens and underscores are ignored.
+/// Returns the term with this name; case, plural, hyphens and underscores are ignored, and, if no
+/// name is the same, a last word `algorithm` and the missing spaces of `camelCase`.
 pub(crate) fn find(name: &str) -> Option<Term> {
-    let wanted = plain(name);
-    all().find(|term| term.names().any(|name| plain(name) == wanted))
+    let named = |wanted: &str| all().find(|term| term.names().any(|name| plain(name) == wanted));
+    named(&plain(name)).or_else(|| {
+        let letters = name
+            .chars()
+            .flat_map(|c| [c.is_uppercase().then_some(' '), Some(c)]);
+        let apart = plain(&letters.flatten().collect::<String>());
+        named(apart.strip_suffix(" algorithm").unwrap_or(&apart))
+    })
 }
 
 /// Returns the name with the spelling nearest to `name`, if any is near.
@@ -170,6 +177,9 @@ mod tests {
     /// the words of other products.
     const ASKED: &[&str] = &[
         // classic algorithms
+        "FixedWindowCounter",
+        "SlidingWindowLog",
+        "TokenBucketLazyRefill",
         "Leaky Bucket",
         "Token Bucket",
         "Fixed Window Counter",
@@ -205,9 +215,14 @@ mod tests {
         "reserveEarliestAvailable",
         "maxBurstSeconds",
         "coldFactor",
+        "coolDownIntervalMicros",
+        "nextFreeTicketMicros",
+        "maxPermits",
         "acquire",
         // hybrid
-        "hybrid quota-linear",
+        "linear reaction time",
+        "fixed window quota resets",
+        "hybrid quota-linear algorithm",
         "linear",
         "exponential",
         "quota reset",
@@ -226,7 +241,8 @@ mod tests {
         "polling",
         "race condition",
         "redis",
-        "Sliding Window Logs",
+        "Sliding window logs algorithm",
+        "Leaky bucket algorithm",
         "sub-buckets",
         "distributed rate limiter",
         "sticky session",
@@ -255,7 +271,9 @@ mod tests {
         "analytics",
         "dashboard",
         "alerts",
-        "brute force",
+        "brute force attacks",
+        "types of throttling",
+        "deadlines",
         "denial of service",
         "resource starvation",
         "idempotency",
