@@ -173,10 +173,10 @@ impl DenialLog {
             );
             return;
         }
-        let event = if outcome.shadow_denies() {
-            "decision.shadow_denied"
-        } else {
+        let event = if outcome.refuses() {
             "decision.denied"
+        } else {
+            "decision.shadow_denied"
         };
         tracing::info!(
             event,

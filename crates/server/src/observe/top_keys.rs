@@ -123,8 +123,8 @@ impl TopKeys {
             is_banned: denies && outcome.decision.verdict.is_ban(),
         };
         let count = self.count(place, outcome, note);
-        let is_denial = outcome.refuses() || outcome.shadow_denies();
-        if is_denial || outcome.covered_by.is_some() && answer.allowed() {
+        let is_let_pass = outcome.shadow_denies() || outcome.diverts_to().is_some();
+        if outcome.refuses() || is_let_pass || outcome.covered_by.is_some() && answer.allowed() {
             log(LoggedDenial { outcome, count }, &place.log);
         }
     }

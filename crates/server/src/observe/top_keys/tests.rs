@@ -1,5 +1,6 @@
 //! Counts of keys in virtual time, of decisions of a keeper, and against exact counts.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
 
@@ -217,6 +218,28 @@ fn shadow_denials_count_and_requests_without_a_key_for_their_limit_alone() {
     (0..2).for_each(|_| soft.ask("k"));
     assert_eq!(soft.minute(TopOrder::Denied), [""; 0]);
     assert_eq!(soft.minute(TopOrder::Requests), ["k 2 0"]);
+}
+
+#[test]
+fn a_request_that_goes_to_a_route_is_logged() {
+    let limits = "[listen]\nhttp = \"127.0.0.1:0\"\n\
+                  [listen.proxy]\nupstream = \"http://127.0.0.1:1\"\n\
+                  [[listen.proxy.route]]\nname = \"spare\"\nupstream = \"http://127.0.0.1:2\"\n";
+    let limits = limits.to_owned() + &limit("limit = \"1/1h\"\non_limit = \"route:spare\"");
+    let bench = Bench::new(&limits, TopKeys::default());
+    let facts = Facts {
+        attributes: &[("k", "a")],
+        routes: &["spare".into()],
+        ..Facts::default()
+    };
+    let logged = Cell::new(None);
+    for expected in [None, Some(1), Some(2)] {
+        let answer = bench.keeper.check_now(&facts, Scope::All);
+        let outcome = answer.outcomes().next().unwrap();
+        let log = |denial: LoggedDenial<'_>, _: &LimitLog| logged.set(denial.count);
+        bench.top_keys.note(&answer, &outcome, 0, log);
+        assert_eq!(logged.get(), expected);
+    }
 }
 
 #[test]
