@@ -141,6 +141,8 @@ fn alike(strict: &Draft<'_>, loose: &Draft<'_>) -> bool {
     let is_met = matches!((&a.role, &b.role), (Role::Limit, Role::Limit));
     // A limit that another replaces, or that is enforced for some keys, lets others pass.
     let is_constant = !strict.is_replaced && !loose.is_replaced && a.percent.is_none();
+    // A gateway sends requests to a route in place of refusing them, and charges the others.
+    let refuses = a.mode == RuleMode::Enforce && a.on_limit.is_none();
     is_plain
         && is_final
         && is_constant
@@ -151,7 +153,7 @@ fn alike(strict: &Draft<'_>, loose: &Draft<'_>) -> bool {
         && a.priority == b.priority
         && a.missing_key == b.missing_key
         && (a.active.is_none() || a.active == b.active)
-        && a.mode == RuleMode::Enforce
+        && refuses
         && b.mode != RuleMode::Off
         && strict.denials == loose.denials
         && same_exemptions(strict, loose)

@@ -11,7 +11,8 @@ fn needless(first: &str, second: &str) -> (Vec<AnyAlgorithm>, Vec<String>) {
     let limit = |name: &str, lines: &str| {
         format!("[[limit]]\nname = \"{name}\"\nkey = [\"ip\"]\n{lines}\n")
     };
-    let head = "version = 1\ntimezone = \"UTC\"\n";
+    let head = "version = 1\ntimezone = \"UTC\"\n[listen.proxy]\nupstream = \"http://127.0.0.1:1\"\n\
+                [[listen.proxy.route]]\nname = \"spare\"\nupstream = \"http://127.0.0.1:2\"\n";
     let text = format!("{head}{}{}", limit("a", first), limit("b", second));
     let loaded = parse(&text, Context::default()).unwrap();
     let found = loaded
@@ -25,6 +26,14 @@ fn needless(first: &str, second: &str) -> (Vec<AnyAlgorithm>, Vec<String>) {
         .iter()
         .map(|rule| rule.limit.algorithm.clone());
     (algorithms.collect(), found.map(message).collect())
+}
+
+#[test]
+fn a_limit_that_sends_requests_to_a_route_makes_none_needless() {
+    let [strict, loose] = ["limit = \"10/1m\"", "limit = \"11/1m\""];
+    let diverts = |limit| format!("{limit}\non_limit = \"route:spare\"");
+    assert!(needless(&diverts(strict), loose).1.is_empty());
+    assert_eq!(needless(strict, &diverts(loose)).1.len(), 1);
 }
 
 #[test]
