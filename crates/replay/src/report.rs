@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ratekeeper_core::Key;
-use ratekeeper_policy::{Rule, RuleMode};
+use ratekeeper_policy::{KeyPart, Rule, RuleMode};
 use serde::Serialize;
 
 use crate::log::RequestLog;
@@ -247,7 +247,8 @@ fn notes(log: &RequestLog, replay: &Replay) -> Vec<String> {
 }
 
 fn limit_notes(rule: &Rule, limit: &LimitTally, replay: &Replay) -> impl Iterator<Item = String> {
-    let unseen = parts(rule).filter(|part| replay.unseen.contains(part));
+    let is_read = |unseen: &&KeyPart| parts(rule).any(|part| part == **unseen);
+    let unseen = replay.unseen.iter().filter(is_read);
     let unseen: Vec<String> = unseen.map(|part| format!("`{part}`")).collect();
     let lent = rule.limit.algorithm.concurrency().is_some();
     let decided = (limit.key_missing > 0).then(|| {
