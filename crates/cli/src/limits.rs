@@ -129,7 +129,7 @@ pub(crate) fn next_change(active: &Active, wall: WallTime) -> Option<Zoned> {
 
 /// Mentions that a limit with active hours is played as if it applied at all times, one that
 /// reports correct as if none came, one with a priority as if every request had it, and one without
-/// those that it asks.
+/// those that it asks. Mentions the unit as well, because a cost is stated in permits.
 pub(crate) fn played_always(rule: &Rule, output: &mut Output) {
     let active = rule.active.as_deref();
     let played = [
@@ -143,6 +143,9 @@ pub(crate) fn played_always(rule: &Rule, output: &mut Output) {
         (!rule.otherwise.is_empty()).then(|| {
             "is played alone: what `soft`, `elastic` or `otherwise` lets pass is left out".into()
         }),
+        rule.unit
+            .as_ref()
+            .map(|unit| format!("counts permits of {}", unit.show(1))),
         rule.distinct
             .map(|_| "is played as if each request had a new value of `distinct`".into()),
         rule.on_limit.as_ref().map(|route| {
