@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ratekeeper_policy::Policy;
-use ratekeeper_policy::config::{OverrideLine, OverridesCsv};
+use ratekeeper_policy::config::{OverrideLine, OverridesCsv, override_lines};
 
 use super::policy_text::{PolicyText, beside};
 use super::reload::Rejected;
@@ -68,6 +68,17 @@ struct Edited {
 }
 
 impl OverrideChange {
+    /// Returns the change with its key as the file writes it: a secret is there in full or as
+    /// `/v1/keys` shows it, whichever of them the call has.
+    fn as_written(&self, file: &str, text: &str, policy: &Policy) -> Self {
+        let (mut meant, shown) = (self.clone(), key_as_shown(policy, &self.line));
+        let mut lines = override_lines(file, text).into_iter().map(|(_, line)| line);
+        let found =
+            lines.find(|it| it.limit == self.line.limit && key_as_shown(policy, it) == shown);
+        meant.line.key = found.map_or(meant.line.key, |line| line.key);
+        meant
+    }
+
     fn edit(&self, csv: OverridesCsv<'_>) -> Result<Edited, String> {
         let line = &self.line;
         Ok(match self.act {
@@ -121,7 +132,8 @@ impl ServiceContext {
             let old = old.map_err(failed)?.to_owned();
             let csv = OverridesCsv::of(file, &old);
             let csv = csv.ok_or_else(|| NotChanged::NotCsv(file.to_owned()))?;
-            let edited = change.edit(csv).map_err(|why| failed(&why))?;
+            let meant = change.as_written(file, &old, &self.keeper.policy());
+            let edited = meant.edit(csv).map_err(|why| failed(&why))?;
             let candidate = Arc::new(text.with_overrides(edited.text.clone()));
             let loaded = self.judge(path, &candidate);
             let loaded = loaded.map_err(NotChanged::Rejected)?;

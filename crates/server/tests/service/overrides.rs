@@ -232,6 +232,17 @@ fn the_event_of_a_change_shows_no_secret() {
         _ => None,
     });
     assert!(key.starts_with("sha256:"), "{key}");
+    // The key as it is shown names the line, which has it in full.
+    let mut admin = fixture.admin();
+    assert_eq!(
+        put(&mut admin, &format!("limit=api&key={key}&set=80/1m")),
+        200
+    );
+    let set = file(fixture.directory.path());
+    assert!(set.contains("api,sk-4711,80/1m"), "{set}");
+    let removal = format!("DELETE /v1/overrides?limit=api&key={key}");
+    assert_eq!(admin.ask(&removal, b"").json()["removed"], 1);
+    assert_eq!(file(fixture.directory.path()), FILE);
 }
 
 #[test]
