@@ -11,6 +11,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use ratekeeper_core::{Charge, Gcra, Limit, Nanos, Outage, Permits, Time, Window};
@@ -355,88 +356,95 @@ fn wait_for_step(server: &Server) {
 /// upgrade of the primary.
 #[test]
 fn a_planned_failover_loses_no_charge() {
-    for program in programs() {
-        let watched = Watched::start(&program);
-        let runtime = Runtime::new().unwrap();
-        for run in 0..cases(1, 20) {
-            let port = watched.fact(0, "port");
-            let is_primary = |server: &&Server| server.port.to_string() == port;
-            let primary = watched.servers.iter().find(is_primary).unwrap();
-            wait_for_step(primary);
-            watched.wait_for_candidate(0);
-            let quota = format!("{WHOLE}/1d").parse().unwrap();
-            let window = Window::fixed(quota, Nanos::ZERO).unwrap();
-            let limit = || Limit {
-                outage: Outage::Deny,
-                ..conformance::limit(10 + run, window.clone())
-            };
-            // Two processes.
-            let loads = [0, 1].map(|_| {
-                let memory = MemoryStore::new(MemoryConfig::default());
-                let store = RedisStore::new(watched.config()).unwrap();
-                Arc::new(Load {
-                    store: Fallback::new(store, memory, NonZeroU32::MIN),
-                    limits: [limit(), limit()],
-                    began: Instant::now(),
-                    admitted: Default::default(),
-                    decided: AtomicU64::new(0),
-                    spent: AtomicBool::new(false),
-                    stop: AtomicBool::new(false),
-                })
-            });
-            let admitted = || loads.iter().flat_map(|load| load.admitted()).sum::<u32>();
-            let replica = runtime.block_on(async {
-                let mut tasks = Vec::new();
-                for load in &loads {
-                    let tending = Arc::clone(load);
-                    tasks.push(tokio::spawn(async move { tending.tend().await }));
-                    // Few, so that the limit lasts longer than the old primary answers as one.
-                    for _ in 0..CALLERS / 4 {
-                        let load = Arc::clone(load);
-                        tasks.push(tokio::spawn(async move { Box::pin(load.call(0)).await }));
-                    }
-                }
-                loads[0]
-                    .until("a fifth of the permits is used", || admitted() >= WHOLE / 5)
-                    .await;
-                let ports = watched.servers.iter().map(|server| server.port.to_string());
-                let replica = ports.into_iter().find(|it| *it != port).unwrap();
-                redis::cmd("SENTINEL")
-                    .arg("FAILOVER")
-                    .arg("mymaster")
-                    .exec(&mut connect(&watched.sentinels[0], OTHER_WORD))
-                    .unwrap();
-                let spent = |load: &Arc<Load>| load.spent.load(Ordering::Relaxed);
-                loads[0]
-                    .until("all permits are used", || loads.iter().all(spent))
-                    .await;
-                sleep(Duration::from_millis(1_500)).await;
-                for load in &loads {
-                    load.stop.store(true, Ordering::Relaxed);
-                }
-                for task in tasks {
-                    task.await.unwrap();
-                }
-                replica
-            });
-            println!("{}: {} of {WHOLE} admitted", program.name, admitted());
-            assert!(admitted() <= WHOLE + CALLERS / 2, "{}", admitted());
-            // A call that is answered too late has charged, and counts as denied.
-            let failed = |load: &Arc<Load>| u32::try_from(load.store.health().failed).unwrap();
-            let late: u32 = loads.iter().map(failed).sum();
-            assert!(admitted() + late >= WHOLE, "{}, {late} late", admitted());
-            for sentinel in 0..3 {
-                watched.wait(sentinel, "port", &replica);
-                watched.wait(sentinel, "flags", "master"); // the failover is over
-                watched.wait(sentinel, "num-slaves", "1");
-            }
-            // The sentinels do so too, but not before they have found the old primary in order for
-            // 8 s, at one of the questions that they ask every 10 s: half a minute, if they miss two.
-            let mut follow = redis::cmd("REPLICAOF");
-            follow.arg("127.0.0.1").arg(&replica);
-            let _ = follow.exec(&mut connect(primary, WORD)); // they may close it meanwhile
-            wait_for_info(primary, "master_link_status:up");
+    // At once, because nearly all of the time is waits of the sentinels.
+    thread::scope(|scope| {
+        for program in programs() {
+            scope.spawn(move || planned_failovers(&program, cases(1, 20)));
         }
+    });
+}
+
+fn planned_failovers(program: &Program, runs: u32) {
+    let watched = Watched::start(program);
+    let runtime = Runtime::new().unwrap();
+    for run in 0..runs {
+        let port = watched.fact(0, "port");
+        let is_primary = |server: &&Server| server.port.to_string() == port;
+        let primary = watched.servers.iter().find(is_primary).unwrap();
+        wait_for_step(primary);
+        watched.wait_for_candidate(0);
+        let quota = format!("{WHOLE}/1d").parse().unwrap();
+        let window = Window::fixed(quota, Nanos::ZERO).unwrap();
+        let limit = || Limit {
+            outage: Outage::Deny,
+            ..conformance::limit(10 + run, window.clone())
+        };
+        // Two processes.
+        let loads = [0, 1].map(|_| {
+            let memory = MemoryStore::new(MemoryConfig::default());
+            let store = RedisStore::new(watched.config()).unwrap();
+            Arc::new(Load {
+                store: Fallback::new(store, memory, NonZeroU32::MIN),
+                limits: [limit(), limit()],
+                began: Instant::now(),
+                admitted: Default::default(),
+                decided: AtomicU64::new(0),
+                spent: AtomicBool::new(false),
+                stop: AtomicBool::new(false),
+            })
+        });
+        let admitted = || loads.iter().flat_map(|load| load.admitted()).sum::<u32>();
+        let replica = runtime.block_on(async {
+            let mut tasks = Vec::new();
+            for load in &loads {
+                let tending = Arc::clone(load);
+                tasks.push(tokio::spawn(async move { tending.tend().await }));
+                // Few, so that the limit lasts longer than the old primary answers as one.
+                for _ in 0..CALLERS / 4 {
+                    let load = Arc::clone(load);
+                    tasks.push(tokio::spawn(async move { Box::pin(load.call(0)).await }));
+                }
+            }
+            loads[0]
+                .until("a fifth of the permits is used", || admitted() >= WHOLE / 5)
+                .await;
+            let ports = watched.servers.iter().map(|server| server.port.to_string());
+            let replica = ports.into_iter().find(|it| *it != port).unwrap();
+            redis::cmd("SENTINEL")
+                .arg("FAILOVER")
+                .arg("mymaster")
+                .exec(&mut connect(&watched.sentinels[0], OTHER_WORD))
+                .unwrap();
+            let spent = |load: &Arc<Load>| load.spent.load(Ordering::Relaxed);
+            loads[0]
+                .until("all permits are used", || loads.iter().all(spent))
+                .await;
+            sleep(Duration::from_millis(1_500)).await;
+            for load in &loads {
+                load.stop.store(true, Ordering::Relaxed);
+            }
+            for task in tasks {
+                task.await.unwrap();
+            }
+            replica
+        });
+        println!("{}: {} of {WHOLE} admitted", program.name, admitted());
+        assert!(admitted() <= WHOLE + CALLERS / 2, "{}", admitted());
+        // A call that is answered too late has charged, and counts as denied.
+        let failed = |load: &Arc<Load>| u32::try_from(load.store.health().failed).unwrap();
+        let late: u32 = loads.iter().map(failed).sum();
+        assert!(admitted() + late >= WHOLE, "{}, {late} late", admitted());
+        for sentinel in 0..3 {
+            watched.wait(sentinel, "port", &replica);
+            watched.wait(sentinel, "flags", "master"); // the failover is over
+            watched.wait(sentinel, "num-slaves", "1");
+        }
+        // The sentinels do so too, but not before they have found the old primary in order for
+        // 8 s, at one of the questions that they ask every 10 s: half a minute, if they miss two.
+        let mut follow = redis::cmd("REPLICAOF");
+        follow.arg("127.0.0.1").arg(&replica);
+        let _ = follow.exec(&mut connect(primary, WORD)); // they may close it meanwhile
+        wait_for_info(primary, "master_link_status:up");
     }
 }
 

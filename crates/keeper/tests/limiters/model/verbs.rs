@@ -14,6 +14,7 @@
 
 mod doors;
 
+use std::thread;
 use std::time::Duration;
 
 use ratekeeper::core::{Algorithm as _, AnyAlgorithm, Nanos, Origin, Time};
@@ -278,23 +279,27 @@ fn no_life_in_memory_breaks_a_bound() {
     let lives: u64 = cases(100_000, 10_000_000);
     // Four owners of each limit.
     let each = lives.div_ceil(4 * WORDS.len() as u64);
-    for words in WORDS {
-        let limits = &limits(words);
-        let [first, _] = limits;
-        for number in 0..each {
-            let limiter = Limiter::with_clock(first.clone(), clock());
-            live(&(limiter, limits), limits, number..=number);
+    thread::scope(|scope| {
+        for words in WORDS {
+            scope.spawn(move || lives_in_memory(words, each));
         }
-        let keyed = KeyedLimiter::with_clock(first.clone(), MemoryConfig::default(), clock());
-        live(&OfKey(keyed, limits), limits, 0..each);
-        let of_limits = OfLimits::new(Limits::new(store(), clock()), limits, None);
-        live(&of_limits, limits, 0..each);
-        live(
-            &OfKeeper::new(words, store(), clock(), None),
-            limits,
-            0..each,
-        );
+    });
+}
+
+/// Lives as many under each owner of a limit of these words.
+fn lives_in_memory(words: [&str; 2], each: u64) {
+    let limits = &limits(words);
+    let [first, _] = limits;
+    for number in 0..each {
+        let limiter = Limiter::with_clock(first.clone(), clock());
+        live(&(limiter, limits), limits, number..=number);
     }
+    let keyed = KeyedLimiter::with_clock(first.clone(), MemoryConfig::default(), clock());
+    live(&OfKey(keyed, limits), limits, 0..each);
+    let of_limits = OfLimits::new(Limits::new(store(), clock()), limits, None);
+    live(&of_limits, limits, 0..each);
+    let of_keeper = OfKeeper::new(words, store(), clock(), None);
+    live(&of_keeper, limits, 0..each);
 }
 
 #[test]
@@ -304,11 +309,17 @@ fn no_life_on_redis_breaks_a_bound() {
     };
     let lives: u64 = cases(1_000, 100_000);
     let each = lives.div_ceil(2 * WORDS.len() as u64);
-    for (index, words) in WORDS.into_iter().enumerate() {
-        let (limits, runtime) = (&limits(words), Some(&redis.runtime));
-        let of_limits = Limits::new(redis.store(index), clock());
-        live(&OfLimits::new(of_limits, limits, runtime), limits, 0..each);
-        let keeper = OfKeeper::new(words, redis.store(index + WORDS.len()), clock(), runtime);
-        live(&keeper, limits, 0..each);
-    }
+    let redis = &redis;
+    thread::scope(|scope| {
+        for (index, words) in WORDS.into_iter().enumerate() {
+            scope.spawn(move || {
+                let (limits, runtime) = (&limits(words), Some(&redis.runtime));
+                let of_limits = Limits::new(redis.store(index), clock());
+                live(&OfLimits::new(of_limits, limits, runtime), limits, 0..each);
+                let of_keeper = redis.store(index + WORDS.len());
+                let of_keeper = OfKeeper::new(words, of_keeper, clock(), runtime);
+                live(&of_keeper, limits, 0..each);
+            });
+        }
+    });
 }
