@@ -1,6 +1,8 @@
 //! The state folder of a real service: a restart keeps all usage, a crash that of the last snapshot.
 
 use std::fs;
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
@@ -86,4 +88,28 @@ fn a_restart_keeps_usage_and_a_crash_forgives_only_the_time_since_the_last_snaps
     let service = Service::start(dir.path(), &policy);
     service.process.log_with("counters.state is not used");
     assert_eq!(ask(&service, 9), 8, "as without a file");
+}
+
+#[test]
+fn further_signals_end_the_waits_of_a_stop_and_lose_no_usage() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let policy = write_policy(dir.path(), LIMITS);
+    for (used, signals) in [(3, 2), (1, 4)] {
+        let mut service = Service::start(dir.path(), &policy);
+        assert_eq!(ask(&service, used), used);
+        // Holds the stop, until `drain` and `grace` have passed.
+        let mut call = TcpStream::connect(service.admin()).expect("it listens");
+        call.write_all(b"PUT /v1/signals/a HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n{")
+            .expect("it is open");
+        let asked = clock::now();
+        service.process.signal("TERM");
+        service.process.log_with("stopping");
+        for _ in 1..signals {
+            service.process.signal("TERM");
+        }
+        service.process.end().expect("it ends");
+        assert!(asked.elapsed() < Duration::from_secs(8), "grace is 10 s");
+    }
+    let service = Service::start(dir.path(), &policy);
+    assert_eq!(ask(&service, 9), 4, "four of eight were used");
 }

@@ -125,7 +125,7 @@ impl Visits {
     }
 }
 
-/// 300 requests a second, and a client of an endless stream.
+/// 300 requests a second, a client of an endless stream, and a receiver of metrics that is away.
 #[test]
 fn a_restart_behind_a_passed_socket_loses_no_request_and_forgets_no_usage() {
     let dir = tempfile::tempdir().expect("a directory of its own");
@@ -133,8 +133,10 @@ fn a_restart_behind_a_passed_socket_loses_no_request_and_forgets_no_usage() {
         "[listen]\ndrain = \"200ms\"\ngrace = \"1s\"\n\
          [listen.proxy]\nupstream = \"http://{}\"\n\
          [store.memory]\nstate = \"state\"\n\
+         [otlp]\nendpoint = \"http://{}\"\n\
          [[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"500/100d\"\n",
         application(),
+        free_address(),
     );
     let policy = write_policy(dir.path(), &policy);
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");

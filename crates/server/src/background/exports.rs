@@ -1,4 +1,5 @@
-//! Exports: messages to other servers. Their tasks end after the listeners.
+//! Exports: messages to other servers. Their tasks end after the listeners, or before sockets are
+//! left to the next process.
 //!
 //! ```text
 //!   stop: listeners closed --> last messages, at most 5 s --> the admin listener closes
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper_policy::Settings;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -91,21 +92,20 @@ impl Exports {
 }
 
 impl RunningExports {
-    /// Sends the messages that wait, until all are sent, 5 s have passed or the operator asks `again`.
-    pub(crate) async fn end(self, again: &mut mpsc::Receiver<()>) {
+    /// Sends the messages that wait, until all are sent or 5 s have passed.
+    pub(crate) async fn end(&mut self) {
         self.close.send_replace(true);
-        let mut unsent: Vec<_> = self.tasks.iter().map(|(name, _)| *name).collect();
         let all = async {
-            for (_, task) in self.tasks {
+            for (_, task) in &mut self.tasks {
                 let _ = task.await; // an error: it panicked, which is logged
-                unsent.remove(0);
             }
         };
-        tokio::select! {
-            _ = timeout(LAST_MESSAGES, all) => {}
-            _ = again.recv() => {}
-        }
-        for task in unsent {
+        let _ = timeout(LAST_MESSAGES, all).await;
+    }
+
+    /// Gives up the messages that were not sent.
+    pub(crate) fn stop(self) {
+        for (task, _) in self.tasks.iter().filter(|(_, task)| !task.is_finished()) {
             tracing::warn!(event = "export.stopped", task, "messages were not sent");
         }
     }

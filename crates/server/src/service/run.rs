@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use super::Open;
+use crate::addresses::OpenedBy;
 use crate::admin::AdminDoor;
 use crate::background::start_tasks;
 use crate::doors::HttpDoor;
@@ -41,6 +42,9 @@ impl ServiceRun {
         let workers = Arc::new(self.workers);
         let shared = self.open.shared;
         let mut doors = self.open.doors;
+        let is_passed_on = doors
+            .open()
+            .any(|(_, open)| open.opened_by == OpenedBy::Parent);
 
         let door = Http(HttpDoor(Arc::clone(&shared)));
         let capacity = self.open.capacity;
@@ -66,7 +70,7 @@ impl ServiceRun {
         store::tend_once(&shared).await; // whether it is there decides whether this is ready
         store::by_hand::refresh(&shared).await.ok(); // a key that is banned finds no new process open
         start_tasks(&shared);
-        let exports = self.open.exports.start(&shared);
+        let mut exports = self.open.exports.start(&shared);
         let secrets = secrets::keep_fresh(Arc::clone(&shared), self.open.store_secrets);
         tokio::spawn(secrets);
         shared.readiness.open();
@@ -83,10 +87,15 @@ impl ServiceRun {
         shared.sink.emit(&Event::Stopping);
         let patience = capacity.drain + capacity.grace;
         let mut grace = pin!(sleep(patience));
-        let drained = async {
+        let ended = async {
             tokio::select! {
                 () = all_ended(&before) => {}
                 () = &mut grace => {}
+            }
+            if is_passed_on {
+                // Before the sockets are left, where connections wait for the end of this process.
+                shared.end_alerts();
+                exports.end().await;
             }
             leave.send_replace(true);
             for accepting in [http, proxy, grpc].into_iter().flatten() {
@@ -98,25 +107,28 @@ impl ServiceRun {
                 // The last ones began a moment ago.
                 () = async { grace.await; sleep(capacity.drain).await } => {}
             }
+            if !is_passed_on {
+                shared.end_alerts();
+                exports.end().await;
+            }
+            let admin_ended = async {
+                if let Some(accepting) = admin {
+                    let _ = accepting.await; // likewise
+                }
+                operators.ended().await;
+            };
+            let _ = timeout(patience, admin_ended).await;
         };
         tokio::select! {
-            () = drained => {}
+            () = ended => {}
             _ = self.stopped.recv() => {} // asked twice: stop waiting
         }
         leave.send_replace(true);
         if let Some(watcher) = self.watcher.take() {
             watcher.stop();
         }
-        shared.end_alerts();
-        exports.end(&mut self.stopped).await;
-        let drained = async {
-            if let Some(accepting) = admin {
-                let _ = accepting.await; // likewise
-            }
-            operators.ended().await;
-        };
-        let _ = timeout(patience, drained).await;
-        state::saving::save_at_the_end(&shared, &mut self.stopped).await;
+        exports.stop();
+        state::saving::save(&shared).await;
         if let Some(workers) = Arc::into_inner(workers) {
             workers.stop();
         }

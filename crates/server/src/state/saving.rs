@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use ratekeeper::Clock;
 use ratekeeper_core::Limit;
 use ratekeeper_policy::HandTable;
-use tokio::sync::mpsc;
 
 use super::file::{self, SavedFile};
 use super::{BY_HAND, COUNTERS, HISTORY, SavedClock, StateFolder};
@@ -122,7 +121,7 @@ pub(crate) async fn save_regularly(shared: Arc<ServiceContext>) {
     clippy::disallowed_methods,
     reason = "measures a pause, and decides nothing"
 )]
-async fn save(shared: &Arc<ServiceContext>) -> Duration {
+pub(crate) async fn save(shared: &Arc<ServiceContext>) -> Duration {
     let begun = Instant::now();
     let save = |shared: &Arc<ServiceContext>| {
         if let Some(folder) = shared.state.as_deref() {
@@ -131,14 +130,6 @@ async fn save(shared: &Arc<ServiceContext>) -> Duration {
     };
     shared.apart(save).await;
     begun.elapsed()
-}
-
-/// Writes the files a last time. If the operator asks again for the end, the last snapshot stays.
-pub(crate) async fn save_at_the_end(shared: &Arc<ServiceContext>, again: &mut mpsc::Receiver<()>) {
-    tokio::select! {
-        _ = save(shared) => {}
-        _ = again.recv() => {}
-    }
 }
 
 impl StateFolder {
