@@ -59,7 +59,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// When the store cannot answer.
     pub async fn release(&self, permits: &[Permit]) -> Result<Vec<Permits>, StoreError> {
         let (policy, now) = (self.policy(), self.clock().now());
-        let (at, holds) = holds(permits, &policy);
+        let (at, holds) = holds(permits, &policy, self.clock().origin().unix_nanos(now));
         let released = self.store().release(&holds, now).await?;
         Ok(spread(permits.len(), &at, released))
     }
@@ -71,7 +71,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// When the store cannot answer.
     pub async fn renew(&self, permits: &[Permit]) -> Result<Vec<Option<Nanos>>, StoreError> {
         let (policy, now) = (self.policy(), self.clock().now());
-        let (at, holds) = holds(permits, &policy);
+        let (at, holds) = holds(permits, &policy, self.clock().origin().unix_nanos(now));
         let renewed = self.store().renew(&holds, now).await?;
         Ok(spread(permits.len(), &at, renewed))
     }
@@ -81,11 +81,13 @@ impl<S: Store, C: Clock> Keeper<S, C> {
 fn holds<'a>(
     permits: &'a [Permit],
     policy: &'a Policy,
+    unix_nanos: u64,
 ) -> (SmallVec<[usize; 4]>, SmallVec<[Hold<'a>; 4]>) {
     let held = permits.iter().enumerate().filter_map(|(at, permit)| {
+        let key = permit.key();
         let hold = Hold {
-            limit: policy.limit(permit.limit())?,
-            key: permit.key(),
+            limit: policy.limit_of(permit.limit(), key, unix_nanos)?,
+            key,
             lease: permit.lease(),
         };
         Some((at, hold))

@@ -237,9 +237,19 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         end: Option<Time>,
     ) -> Result<(), StoreError> {
         let (policy, now) = (self.policy(), self.clock().now());
+        let unix_nanos = self.clock().origin().unix_nanos(now);
         let settled = made.iter().filter(|charge| charge.is_made);
-        let settled =
-            settled.filter_map(|charge| settled_by(&policy, charge, made, origin, report));
+        let settled = settled.filter_map(|charge| {
+            let limit = policy.limit_of(&charge.limit, charge.key(), unix_nanos)?;
+            settled_by(
+                policy.rule(charge.rule())?,
+                limit,
+                charge,
+                made,
+                origin,
+                report,
+            )
+        });
         let settled: SmallVec<[Settled<'_>; 4]> = settled.collect();
         if !settled.is_empty() {
             self.store().correct(&settled, now).await?;
@@ -288,18 +298,16 @@ pub(crate) fn record<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
     }
 }
 
-/// Returns a charge with the actual cost; `None` if it stays, or if the policy no longer has the
-/// limit. `all` are the charges of its request.
+/// Returns a charge under `limit` with the actual cost; `None` if it stays. `all` are the charges of
+/// its request.
 fn settled_by<'a>(
-    policy: &'a Policy,
+    rule: &Rule,
+    limit: &'a Limit,
     made: &'a MadeCharge,
     all: &[MadeCharge],
     origin: ChargeOrigin,
     report: &Report,
 ) -> Option<Settled<'a>> {
-    let rule = policy.rule(made.rule())?;
-    let mut limits = rule.limits();
-    let limit = limits.find(|limit| *limit.name == *made.limit)?;
     let corrected = rule.correction.as_deref()?;
     let used = match corrected.correct(made.rule(), made.cost, report) {
         Corrected::Cost(used) if used == made.cost => return None,

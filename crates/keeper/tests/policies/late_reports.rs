@@ -3,7 +3,7 @@
 use ratekeeper::core::Nanos;
 use ratekeeper::{Clock as _, DecisionId, Report, Reported, at_once};
 
-use super::reports::{LOGINS, TOKENS, check, keeper, left, login, report, status};
+use super::reports::{LOGINS, TOKENS, check, keeper, left, login, policy, report, status};
 
 /// The excess of `libraries.md`: charges of several windows were added up.
 #[test]
@@ -91,4 +91,48 @@ fn an_id_that_is_made_up_is_not_late() {
     keeper.clock().advance(Nanos::from_secs(10));
     assert_eq!(at_once(keeper.report(id, &costs)), Ok(Reported::NotOpen));
     assert_eq!(late(), 1);
+}
+
+/// Calls are open while the numbers of their key change: its override is set, changed and removed.
+#[test]
+fn a_report_finds_its_charge_under_other_numbers_of_the_key() {
+    let numbers = |set: Option<(&str, u64)>| {
+        set.map_or_else(String::new, |(user, most)| {
+            format!(
+                "[[override]]\nlimit = \"tokens\"\nkey = {{ \"attr:user\" = \"{user}\" }}\n\
+                 set = \"{most}/2000h\"\n"
+            )
+        })
+    };
+    let limit = "[[limit]]\nname = \"tokens\"\nkey = [\"attr:user\"]\nlimit = \"10/2000h\"\n\
+        cost = { reserve = \"attr:max_tokens\" }\nreset_on = { status = [299] }\n";
+    for (before, after) in [
+        (None, Some(("ann", 30))),
+        (Some(("ann", 20)), Some(("ann", 30))),
+        (Some(("ann", 20)), None),
+        (Some(("a*", 20)), Some(("a*", 30))),
+        (Some(("a*", 20)), None),
+    ] {
+        let all = after.map_or(10, |(_, most)| most);
+        for algorithm in ["token-bucket", "fixed-window", "sliding-window-log"] {
+            for asks_between in [false, true] {
+                let limit = format!("{limit}algorithm = \"{algorithm}\"\n");
+                for (result, left_of) in [
+                    (Report::default().cost(1), all - 1),
+                    (Report::default().cost(9), all - 9),
+                    (status(299), all),
+                ] {
+                    let keeper = keeper(&format!("{limit}{}", numbers(before)));
+                    let answer = check(&keeper, &[("user", "ann"), ("max_tokens", "5")]);
+                    keeper.install(policy(&format!("{limit}{}", numbers(after))));
+                    if asks_between {
+                        assert_eq!(left(&keeper, "ann"), [all - 5]);
+                    }
+                    assert_eq!(report(&keeper, &answer, &result), Reported::Corrected);
+                    let case = format!("{before:?} -> {after:?}, {algorithm}, {asks_between}");
+                    assert_eq!(left(&keeper, "ann"), [left_of], "{case}");
+                }
+            }
+        }
+    }
 }

@@ -230,3 +230,26 @@ fn a_missing_key_that_refuses_lends_no_permit() {
     assert!(!refused.allowed());
     assert_eq!(permits(&refused), []);
 }
+
+#[test]
+fn permits_stay_on_loan_when_the_override_of_their_key_changes_or_ends() {
+    let numbers = |max: u64| {
+        policy(&format!(
+            "{IN_FLIGHT}[[override]]\nlimit = \"in-flight\"\nkey = {{ \"attr:user\" = \"ann\" }}\n\
+             set = {max}\n"
+        ))
+    };
+    for after in [numbers(4), policy(IN_FLIGHT)] {
+        let keeper = keeper(IN_FLIGHT);
+        keeper.install(numbers(3));
+        let lent: Vec<_> = (1..4)
+            .flat_map(|name| permits(&acquire(&keeper, name, 1)))
+            .collect();
+        assert_eq!(lent.len(), 3);
+        keeper.install(after);
+        let renewed = at_once(keeper.renew(&lent)).unwrap();
+        assert_eq!(renewed, [Some(Nanos::from_secs(60)); 3]);
+        let released = at_once(keeper.release(&lent)).unwrap();
+        assert_eq!(released, [Permits::ONE; 3]);
+    }
+}

@@ -32,7 +32,7 @@ cost   = { reserve = "attr:max_tokens" }
 report_within = "10s"
 "#;
 
-fn policy(text: &str) -> Policy {
+pub(super) fn policy(text: &str) -> Policy {
     let context = config::Context::from(Origin::UNIX);
     match config::parse(&format!("version = 1\n{text}"), context) {
         Ok(loaded) => loaded.policy,

@@ -225,10 +225,18 @@ impl Policy {
         self.origin = origin;
     }
 
-    /// Returns the limit of that name: that of a rule, or one of its variants.
-    pub fn limit(&self, name: &str) -> Option<&Limit> {
-        let rule = name.split_once('=').map_or(name, |(rule, _)| rule);
-        self.rule(rule)?.limits().find(|limit| &*limit.name == name)
+    /// Returns the limit under which a key is counted that was charged under the limit `name`: by
+    /// its exact override, else by the same numbers, else, if those were an override's, by the
+    /// rule's own. The usage has moved there, or will.
+    pub fn limit_of(&self, name: &str, key: Key<'_>, unix_nanos: u64) -> Option<&Limit> {
+        let (rule, numbers) = name.split_once('=').unwrap_or((name, ""));
+        let rule = self.rule(rule)?;
+        if let Some(variant) = rule.variants.exact_of_key(key, unix_nanos) {
+            return Some(&variant.limit);
+        }
+        let is_override = numbers.starts_with(|first: char| first.is_ascii_digit());
+        let same = rule.limits().find(|limit| &*limit.name == name);
+        same.or_else(|| is_override.then_some(&rule.limit))
     }
 
     /// Returns the rule with that name.
