@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
-use ratekeeper_core::{Algorithm as _, Permits, Share};
+use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Permits, Share};
 use ratekeeper_policy::{
     Active, Cost, CostSource, Exemption, Field, KeyPart, Matcher, PathCase, Pattern, Patterns,
     Policy, Rule, Together, WallTime, WorstCase,
@@ -108,13 +108,17 @@ pub(crate) fn corrections(rule: &Rule) -> Vec<String> {
         let by = "at the proxy listener and the tower layer";
         format!("{first}: {place} ({by}), or that of the report")
     });
+    let owes = matches!(rule.limit.algorithm, AnyAlgorithm::Gcra(_));
+    let forgives = correction.is_estimate && !owes;
+    let excess =
+        forgives.then(|| "what is used beyond the permits that are left is forgiven".into());
     let reset = correction.reset_on.as_ref();
     let reset = reset.map(|reset| format!("{reset} forgives the charges of the key"));
     let report = format!(
         "reported with POST /v1/report within {}; without a report the charge stays",
         words::span(correction.within)
     );
-    [count, cost, reset, Some(report)]
+    [count, cost, excess, reset, Some(report)]
         .into_iter()
         .flatten()
         .collect()

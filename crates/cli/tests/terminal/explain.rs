@@ -376,6 +376,12 @@ fn results_that_are_reported_are_explained() {
     ] {
         assert!(page.contains(line), "{line}\n{page}");
     }
+    let forgives = "results   what is used beyond the permits that are left is forgiven";
+    assert_eq!(
+        page.matches(forgives).count(),
+        1,
+        "only steps cannot owe\n{page}"
+    );
 }
 
 /// A unit is that of every number, not only of the one that is written.

@@ -102,7 +102,8 @@ impl ProxyDoor {
         let kept = before.map(|before| &before.upstreams);
         let upstreams = Upstreams::of(&settings, max_connections, home, kept, clock)?;
         let kept = before.and_then(|before| before.access.as_ref());
-        let access = AccessLog::of(&settings, home, kept)?;
+        let dropped = &shared.observers.metrics.process.access_lines_dropped;
+        let access = AccessLog::of(&settings, home, kept, dropped)?;
         let same = |before: &&Self| before.settings.preflight_limit == settings.preflight_limit;
         let preflights = match before.filter(same) {
             Some(same) => Arc::clone(&same.preflights),

@@ -13,10 +13,11 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+
+use crate::counter::Counter;
 
 /// Maximum number of bytes that wait to be written; as many again may be on their way.
 const MAX_WAITING: usize = 1 << 20;
@@ -43,7 +44,7 @@ struct LogQueue {
     waiting: Mutex<PendingLines>,
     filled: Condvar,
     emptied: Condvar,
-    dropped: AtomicU64,
+    dropped: Arc<Counter>,
 }
 
 #[derive(Debug, Default)]
@@ -72,7 +73,18 @@ impl LogWriter {
     /// # Errors
     /// When the system refuses a thread.
     pub fn new(out: impl Write + Send + 'static) -> io::Result<Self> {
-        let queue = Arc::new(LogQueue::default());
+        Self::counting(out, Arc::default())
+    }
+
+    /// Like [`new`](Self::new), and adds the lines that are lost to `dropped`.
+    pub(crate) fn counting(
+        out: impl Write + Send + 'static,
+        dropped: Arc<Counter>,
+    ) -> io::Result<Self> {
+        let queue = Arc::new(LogQueue {
+            dropped,
+            ..LogQueue::default()
+        });
         let taken = Arc::clone(&queue);
         std::thread::Builder::new()
             .name("log".into())
@@ -82,7 +94,7 @@ impl LogWriter {
 
     /// Returns the number of lines lost so far, because the queue was full or writing failed.
     pub fn dropped(&self) -> u64 {
-        self.0.dropped.load(Ordering::Relaxed)
+        self.0.dropped.count()
     }
 
     /// Ends the thread, after the lines that wait.
@@ -115,7 +127,7 @@ impl LogQueue {
     fn push(&self, line: &[u8]) {
         let mut waiting = self.waiting.lock();
         if waiting.bytes.len() + line.len() > MAX_WAITING {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.dropped.add(1);
             return;
         }
         waiting.bytes.extend_from_slice(line);
@@ -126,21 +138,29 @@ impl LogQueue {
 
     fn write_to(&self, mut out: impl Write) {
         let mut bytes = Vec::new();
-        let mut reported = 0;
+        let mut reported = self.dropped.count();
+        // The end of the last line could not be written.
+        let mut is_cut = false;
         loop {
             let lines = self.take(&mut bytes);
             if lines == 0 {
                 return; // it is closed
             }
-            let written = out.write_all(&bytes).and_then(|()| out.flush());
-            bytes.clear();
-            if written.is_err() {
-                self.dropped.fetch_add(lines, Ordering::Relaxed);
+            if is_cut {
+                bytes.insert(0, b'\n');
             }
+            let left = write_some(&mut out, &bytes);
+            if let Some(last) = bytes.len().checked_sub(left + 1) {
+                is_cut = bytes[last] != b'\n';
+            }
+            let lost = bytes[bytes.len() - left..].split(|byte| *byte == b'\n');
+            let lost = lines.min(lost.count() as u64 - 1);
+            bytes.clear();
+            self.dropped.add(lost);
             self.waiting.lock().writing = false;
             self.emptied.notify_all();
-            let dropped = self.dropped.load(Ordering::Relaxed);
-            if written.is_ok() && dropped > reported {
+            let dropped = self.dropped.count();
+            if lost == 0 && dropped > reported {
                 tracing::warn!(event = "log.dropped", lines = dropped - reported);
                 reported = dropped;
             }
@@ -156,6 +176,20 @@ impl LogQueue {
         waiting.writing = waiting.lines > 0;
         std::mem::take(&mut waiting.lines)
     }
+}
+
+/// Writes until that fails; returns the number of bytes that are left.
+fn write_some(out: &mut impl Write, mut bytes: &[u8]) -> usize {
+    while !bytes.is_empty() {
+        match out.write(bytes) {
+            Ok(0) => break,
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    let _ = out.flush(); // of a file or a descriptor: nothing
+    bytes.len()
 }
 
 #[cfg(test)]
@@ -224,5 +258,44 @@ mod tests {
         assert_eq!(writes.recv_timeout(PATIENCE).unwrap(), b"kept\n");
         assert!(log.flush_within(PATIENCE));
         assert_eq!(log.dropped(), 1);
+    }
+
+    /// A disk with little room.
+    #[derive(Clone, Default)]
+    struct Disk(Arc<Mutex<(usize, Vec<u8>)>>);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let (room, written) = &mut *self.0.lock();
+            let fits = bytes.len().min(*room);
+            if fits == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            *room -= fits;
+            written.extend_from_slice(&bytes[..fits]);
+            Ok(fits)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_that_was_cut_is_counted_and_spoils_no_other() {
+        let (disk, dropped) = (Disk::default(), Arc::<Counter>::default());
+        let mut log = LogWriter::counting(disk.clone(), Arc::clone(&dropped)).unwrap();
+        let mut write = |room, lines: &[u8]| {
+            disk.0.lock().0 = room;
+            log.write_all(lines).unwrap();
+            assert!(log.flush_within(PATIENCE));
+            dropped.count()
+        };
+        assert_eq!(write(8, b"whole\n"), 0);
+        assert_eq!(write(2, b"cut\n"), 1);
+        assert_eq!(write(0, b"lost\n"), 2);
+        assert_eq!(write(100, b"next\n"), 2);
+        assert_eq!(write(100, b"last\n"), 2);
+        assert_eq!(disk.0.lock().1, b"whole\ncu\nnext\nlast\n");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratekeeper_core::Nanos;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::Open;
 use crate::addresses::OpenedBy;
@@ -85,8 +85,8 @@ impl ServiceRun {
         // With the others, so that a new process can take all ports while requests end here.
         close_admin.send_replace(true);
         shared.sink.emit(&Event::Stopping);
-        let patience = capacity.drain + capacity.grace;
-        let mut grace = pin!(sleep(patience));
+        let patience = Instant::now() + capacity.drain + capacity.grace;
+        let mut grace = pin!(sleep_until(patience));
         let ended = async {
             tokio::select! {
                 () = all_ended(&before) => {}
@@ -117,7 +117,7 @@ impl ServiceRun {
                 }
                 operators.ended().await;
             };
-            let _ = timeout(patience, admin_ended).await;
+            let _ = timeout_at(patience, admin_ended).await;
         };
         tokio::select! {
             () = ended => {}

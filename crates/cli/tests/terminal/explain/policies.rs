@@ -257,6 +257,12 @@ name   = "usage"
 key    = ["all"]
 bucket = { size = 100000, refill = "40000/1m" }
 cost   = { reserve = 100, settle = "response.json:/usage/total_tokens" }
+
+[[limit]]
+name   = "dollars"
+key    = ["all"]
+bucket = { size = 50, refill = "50/1d", step = true }
+cost   = { reserve = 1 }
 "#;
 
 pub(super) const DOLLARS: &str = r#"

@@ -25,6 +25,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::ProxyDoor;
+use crate::counter::Counter;
 use crate::doors::answer::push_text;
 use crate::observe::top_keys::KeyReveal;
 use crate::serve::listener::Caller;
@@ -75,11 +76,13 @@ struct LogFile {
 }
 
 impl AccessLog {
-    /// Returns the log, that of `before` if it has the same settings; its file is relative to `home`.
+    /// Returns the log, that of `before` if it has the same settings; its file is relative to `home`,
+    /// and lines that are lost are added to `dropped`.
     pub(super) fn of(
         settings: &ProxySettings,
         home: &Path,
         before: Option<&Arc<Self>>,
+        dropped: &Arc<Counter>,
     ) -> Result<Option<Arc<Self>>, StartError> {
         let Some(log) = &settings.access_log else {
             return Ok(None);
@@ -87,17 +90,22 @@ impl AccessLog {
         let same = before.filter(|before| before.settings == *log);
         match same {
             Some(same) => Ok(Some(Arc::clone(same))),
-            None => Ok(Some(Arc::new(Self::open(log.clone(), home)?))),
+            None => Ok(Some(Arc::new(Self::open(log.clone(), home, dropped)?))),
         }
     }
 
-    fn open(settings: AccessLogSettings, home: &Path) -> Result<Self, StartError> {
+    fn open(
+        settings: AccessLogSettings,
+        home: &Path,
+        dropped: &Arc<Counter>,
+    ) -> Result<Self, StartError> {
         let failed = |error: io::Error| StartError::AccessLog(error.to_string());
+        let dropped = Arc::clone(dropped);
         let writer = if let Some(file) = &settings.file {
-            LogFile::open(home.join(file)).and_then(LogWriter::new)
+            LogFile::open(home.join(file)).and_then(|out| LogWriter::counting(out, dropped))
         } else {
             let stdout = io::stdout().as_fd().try_clone_to_owned();
-            stdout.and_then(|stdout| LogWriter::new(File::from(stdout)))
+            stdout.and_then(|stdout| LogWriter::counting(File::from(stdout), dropped))
         };
         Ok(Self {
             settings,

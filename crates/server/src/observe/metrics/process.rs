@@ -48,6 +48,8 @@ pub(crate) struct Process {
     pub(crate) upstreams: WatchedUpstreams,
     /// The writer of the access log, if there is one.
     pub(crate) access_log: Mutex<Option<LogWriter>>,
+    /// Lines that all writers of access logs lost.
+    pub(crate) access_lines_dropped: Arc<Counter>,
     request_faults: RequestFaults,
     pub(crate) task_failures: Counter,
     pub(crate) wall_clock_jumps: Counter,
@@ -116,8 +118,7 @@ impl Process {
         table::TASK_FAILURES.write(out, self.task_failures.count());
         table::WALL_CLOCK_JUMPS.write(out, self.wall_clock_jumps.count());
         let dropped = self.log.get().map_or(0, LogWriter::dropped);
-        let access_log = self.access_log.lock();
-        let of_access_log = access_log.as_ref().map_or(0, LogWriter::dropped);
+        let of_access_log = self.access_lines_dropped.count();
         table::LOG_LINES_DROPPED.write(out, dropped + of_access_log);
         self.encode_exports(out);
     }
