@@ -30,7 +30,10 @@ pub(super) fn explain(shared: &ServiceContext, query: &str) -> CallResult {
 /// `GET /v1/limits`: the limits with their usage.
 pub(super) fn limits(shared: &ServiceContext) -> Response<Reply> {
     let policy = shared.keeper.policy();
-    let usage = with_variants(&policy, shared.keeper.store().local().usage());
+    let usage = with_variants(
+        &shared.keeper.owners(),
+        shared.keeper.store().local().usage(),
+    );
     let rules = policy.rules.iter().zip(policy.rules.descriptions());
     let with_usage = |(rule, description): (&Rule, &Value)| {
         let used = usage_of(&usage, rule.limit.id);

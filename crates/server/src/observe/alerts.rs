@@ -101,7 +101,7 @@ impl Alerts {
         let watches = by_limit::renewed(&old, &policy.rules, |rule, known| {
             let alert = rule.alert.filter(|_| rule.mode != RuleMode::Off)?;
             let kept = known.filter(|watch| watch.is_of(rule, alert)).cloned();
-            Some(kept.unwrap_or_else(|| LimitWatch::new(rule, alert, &self.watched)))
+            Some(kept.unwrap_or_else(|| LimitWatch::new(rule, alert, &self.watched, known)))
         });
         self.any.store(!watches.is_empty(), Ordering::Relaxed);
         let goes_on = |watch: &Arc<LimitWatch>| {

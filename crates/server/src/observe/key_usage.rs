@@ -4,17 +4,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ratekeeper_core::LimitId;
-use ratekeeper_policy::Policy;
 use ratekeeper_store::{LimitUsage, Usage};
 
-/// Adds the keys with other numbers of a limit to its own: no variant is shown by itself. The
-/// result is in the order of the ids.
-pub(crate) fn with_variants(policy: &Policy, mut usage: Usage) -> Usage {
-    let variants = policy.rules.iter().flat_map(|rule| {
-        let others = rule.variants.numbers().iter();
-        others.map(|variant| (variant.limit.id, rule.limit.id))
-    });
-    let owners: HashMap<LimitId, LimitId> = variants.collect();
+/// Adds the keys with other numbers of a limit to its own: no variant is shown by itself. Those of
+/// numbers that the policy no longer has are among them, so that no count goes back. The result is
+/// in the order of the ids.
+pub(crate) fn with_variants(owners: &HashMap<LimitId, LimitId>, mut usage: Usage) -> Usage {
     let mut merged: BTreeMap<LimitId, LimitUsage> = BTreeMap::new();
     for one in usage.limits {
         let id = owners.get(&one.id).copied().unwrap_or(one.id);
@@ -24,6 +19,7 @@ pub(crate) fn with_variants(policy: &Policy, mut usage: Usage) -> Usage {
         all.bytes += one.bytes;
         all.evicted.idle += one.evicted.idle;
         all.evicted.budget += one.evicted.budget;
+        all.lapsed += one.lapsed;
     }
     usage.limits = merged.into_values().collect();
     usage

@@ -368,6 +368,8 @@ fn waits_for_restart(before: &Settings, now: &Settings) -> impl Iterator<Item = 
         proxy: proxy.clone(),
         ..listen.clone()
     };
+    // Files for Envoy open the gRPC listener, where no address is written.
+    let opens_grpc = |it: &Settings| it.listen.grpc.is_none() && it.envoy_files.config.is_some();
     let state = before.state != now.state || before.state_every != now.state_every;
     [
         (others != now.listen, "[listen]"),
@@ -380,6 +382,11 @@ fn waits_for_restart(before: &Settings, now: &Settings) -> impl Iterator<Item = 
         (before.redis != now.redis, "[store.redis]"),
         (before.alerts != now.alerts, "[alerts]"),
         (before.otlp != now.otlp, "[otlp]"),
+        (before.envoy.tls != now.envoy.tls, "[envoy.tls]"),
+        (
+            opens_grpc(before) != opens_grpc(now),
+            "the gRPC listener for the files of [envoy]",
+        ),
     ]
     .into_iter()
     .filter_map(|(changed, what)| changed.then_some(what))
@@ -451,6 +458,36 @@ mod tests {
                 (callers.to_owned(), visitors.to_owned()),
                 "{listen:?} {upstream:?} {written}"
             );
+        }
+    }
+
+    #[test]
+    fn a_setting_that_waits_for_a_restart_is_named() {
+        let settings = |text: &str| {
+            let context = config::Context::from(Origin::UNIX);
+            let limit = "[[limit]]\nname = \"a\"\nkey = [\"ip\"]\nlimit = \"1/1s\"\n";
+            let loaded = config::parse(&format!("version = 1\n{text}{limit}"), context);
+            loaded.unwrap().policy.settings
+        };
+        let (files, tls) = (
+            "[envoy]\nconfig = \"a\"\n",
+            "tls = { certificate = \"a\", key = \"b\" }\n",
+        );
+        let door = "[listen]\ngrpc = \"127.0.0.1:1\"\n";
+        for (before, now, what) in [
+            ("", "timezone = \"UTC\"\n", &[][..]),
+            ("", "[otlp]\nendpoint = \"http://a:1\"\n", &["[otlp]"]),
+            ("", files, &["the gRPC listener for the files of [envoy]"]),
+            (
+                &format!("{door}{files}"),
+                &format!("{door}{files}{tls}"),
+                &["[envoy.tls]"],
+            ),
+            (door, "", &["[listen]"]),
+        ] {
+            let (old, new) = (settings(before), settings(now));
+            let waits: Vec<_> = waits_for_restart(&old, &new).collect();
+            assert_eq!(waits, what, "{before} -> {now}");
         }
     }
 }

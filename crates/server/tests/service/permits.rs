@@ -181,6 +181,34 @@ concurrency = { max = 10, lease = "60s" }
 }
 
 #[test]
+fn leases_that_ended_stay_counted_when_an_override_ends_and_when_it_returns() {
+    let with_override = format!(
+        "{POLICY}[[override]]\nlimit = \"in-flight\"\nkey = {{ \"attr:user\" = \"ann\" }}\nset = 3\n"
+    );
+    let fixture = Fixture::new(&with_override);
+    let mut http = fixture.http();
+    for user in ["ann", "ann", "ann", "bob"] {
+        let body = json!({ "attributes": { "user": user } }).to_string();
+        let one = http.post("/v1/acquire", &body);
+        assert_eq!(one.status, 200, "{}", one.body);
+    }
+    fixture.clock.advance(Nanos::from_secs(60));
+    for user in ["ann", "bob"] {
+        http.post(
+            "/v1/acquire",
+            &json!({ "attributes": { "user": user } }).to_string(),
+        );
+    }
+    let ended = ["ratekeeper_leases_expired_total{limit=\"in-flight\"} 4"];
+    assert_eq!(metric(&fixture, "ratekeeper_leases_expired_total"), ended);
+    for policy in [POLICY, &with_override] {
+        std::fs::write(fixture.path("ratekeeper.toml"), policy).unwrap();
+        assert_eq!(fixture.admin().post("/v1/reload", "").status, 200);
+        assert_eq!(metric(&fixture, "ratekeeper_leases_expired_total"), ended);
+    }
+}
+
+#[test]
 fn a_notice_at_the_start_names_limits_that_checks_do_not_charge() {
     let fixture = Fixture::new(POLICY);
     let notice = fixture.events.try_iter().find_map(|event| match event {

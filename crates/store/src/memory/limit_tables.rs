@@ -216,6 +216,7 @@ impl<A: Listed> AnyTables for LimitTables<A> {
             usage.keys += table.len();
             usage.evicted.idle += table.evicted.idle;
             usage.evicted.budget += table.evicted.budget;
+            usage.lapsed += table.lapsed;
         }
         usage.bytes += self.bytes();
     }

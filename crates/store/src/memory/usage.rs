@@ -24,6 +24,8 @@ pub struct LimitUsage {
     pub bytes: usize,
     /// Keys that left since the start.
     pub evicted: EvictionCounts,
+    /// As [`Loans::lapsed`].
+    pub lapsed: u64,
 }
 
 /// Loans of a concurrency limit.

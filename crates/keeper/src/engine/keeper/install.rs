@@ -63,6 +63,17 @@ impl LimitIds {
 }
 
 impl<S: Store, C: Clock> Keeper<S, C> {
+    /// Returns the limit of each set of numbers that a plan or an override has, or had.
+    pub fn owners(&self) -> HashMap<LimitId, LimitId> {
+        let ids = self.ids.lock();
+        let numbers = ids.limits.iter();
+        let numbers = numbers.filter_map(|(name, id)| {
+            let (limit, _) = name.split_once('=')?;
+            Some((*id, *ids.limits.get(limit)?))
+        });
+        numbers.collect()
+    }
+
     /// Replaces the policy: the next request of every key meets the new numbers. Usage belongs to
     /// the name of a limit, and stays. Returns the new version.
     pub fn install(&self, mut policy: Policy) -> u32 {

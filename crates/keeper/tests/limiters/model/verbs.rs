@@ -287,7 +287,7 @@ fn no_life_in_memory_breaks_a_bound() {
 }
 
 /// Lives as many under each owner of a limit of these words.
-fn lives_in_memory(words: [&str; 2], each: u64) {
+fn lives_in_memory(words: [&'static str; 2], each: u64) {
     let limits = &limits(words);
     let [first, _] = limits;
     for number in 0..each {

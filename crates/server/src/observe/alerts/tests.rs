@@ -293,6 +293,11 @@ fn a_reload_ends_the_alerts_of_limits_that_change() {
         let mut bench = with_active();
         bench.reload(&limit);
         assert_eq!(bench.seen.get(1).map(String::as_str), expected, "{limit}");
+        let counts = bench.alerts.counts();
+        assert!(
+            counts.iter().all(|it| it.started == 1),
+            "{limit}: {counts:?}"
+        );
         let left = usize::from(expected.is_none());
         assert_eq!(bench.alerts.active().len(), left, "{limit}");
         assert_eq!(

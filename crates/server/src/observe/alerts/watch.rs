@@ -38,9 +38,9 @@ pub(super) struct LimitWatch {
     /// Number of watched keys of all limits.
     in_all: Arc<AtomicUsize>,
     keys: Mutex<WatchedKeys>,
-    started: Counter,
+    started: Arc<Counter>,
     /// Decisions above the level whose key could not be watched.
-    unwatched: Counter,
+    unwatched: Arc<Counter>,
 }
 
 #[derive(Debug, Default)]
@@ -65,7 +65,15 @@ struct WatchedKey {
 }
 
 impl LimitWatch {
-    pub(super) fn new(rule: &Rule, alert: Alert, in_all: &Arc<AtomicUsize>) -> Arc<Self> {
+    /// Watches in the place of `before`, and goes on with its counts.
+    pub(super) fn new(
+        rule: &Rule,
+        alert: Alert,
+        in_all: &Arc<AtomicUsize>,
+        before: Option<&Arc<Self>>,
+    ) -> Arc<Self> {
+        let counts = before.map(|it| (Arc::clone(&it.started), Arc::clone(&it.unwatched)));
+        let (started, unwatched) = counts.unwrap_or_default();
         Arc::new(Self {
             limit: rule.limit.id,
             name: Arc::clone(&rule.limit.name),
@@ -75,8 +83,8 @@ impl LimitWatch {
             len: AtomicUsize::new(0),
             in_all: Arc::clone(in_all),
             keys: Mutex::default(),
-            started: Counter::default(),
-            unwatched: Counter::default(),
+            started,
+            unwatched,
         })
     }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use ratekeeper::Clock;
 use ratekeeper_core::{LimitId, Outage, Time};
 use ratekeeper_policy::{HandAct, Policy, Rule, WallTime};
-use ratekeeper_store::{AnyStore, Loans};
+use ratekeeper_store::AnyStore;
 
 use super::durations::WAITS;
 use super::family::{MetricList, OTHER, double};
@@ -250,31 +250,27 @@ impl<'s> LimitsSnapshot<'s> {
         });
         table::SETTLEMENTS.rows(out, &results, ended);
         let loans = self.all();
-        let loans = loans.filter_map(|it| Some(([&*it.name], self.loans(it.rule)?)));
-        let loans: Vec<_> = loans.collect();
-        table::CONCURRENCY_IN_USE.each(out, loans.iter().map(|(name, it)| (*name, it.in_use)));
-        table::LEASES_EXPIRED.each(out, loans.iter().map(|(name, it)| (*name, it.lapsed)));
+        let loans = loans.filter_map(|it| Some(([&*it.name], self.in_use(it.rule)?)));
+        table::CONCURRENCY_IN_USE.each(out, loans);
     }
 
-    /// Returns the loans of a limit; `None` if it has no `concurrency`. Those of a shared store are
-    /// not known here.
-    fn loans(&self, rule: &Rule) -> Option<Loans> {
+    /// Returns the permits of a limit in use; `None` if it has no `concurrency`. Those of a shared
+    /// store are not known here.
+    fn in_use(&self, rule: &Rule) -> Option<u64> {
         let store = self.sources.keeper.store();
         if store.shared().is_some() {
             return None;
         }
         rule.limit.algorithm.concurrency()?;
         let each = rule.limits();
-        let each = each.map(|limit| store.local().loans(limit, self.now));
-        Some(each.fold(Loans::default(), |all, one| Loans {
-            in_use: all.in_use + one.in_use,
-            lapsed: all.lapsed + one.lapsed,
-        }))
+        let each = each.map(|limit| store.local().loans(limit, self.now).in_use);
+        Some(each.sum())
     }
 
     /// Writes the keys of limits.
     pub(super) fn encode_keys(&self, out: &mut MetricList) {
-        let usage = with_variants(self.policy, self.sources.keeper.store().local().usage());
+        let keeper = self.sources.keeper;
+        let usage = with_variants(&keeper.owners(), keeper.store().local().usage());
         let of_limits = || {
             let all = self.all();
             all.map(|it| (&*it.name, usage_of(&usage, it.row.id)))
@@ -284,6 +280,9 @@ impl<'s> LimitsSnapshot<'s> {
         let evicted = of_limits().map(|(name, used)| (name, used.evicted));
         let evicted = evicted.map(|(name, it)| (name, [it.idle, it.budget]));
         table::KEYS_EVICTED.rows(out, &["idle", "budget"], evicted);
+        let lent = self.all().filter(|it| self.in_use(it.rule).is_some());
+        let lapsed = lent.map(|it| ([&*it.name], usage_of(&usage, it.row.id).lapsed));
+        table::LEASES_EXPIRED.each(out, lapsed);
     }
 }
 

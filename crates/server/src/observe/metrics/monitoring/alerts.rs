@@ -127,9 +127,11 @@ fn denials() -> Vec<Alert> {
     let shadow = DECISIONS.with(r#"outcome!="exempt",mode!="enforce""#);
     let shadow = rate("job, limit", shadow, "[1h]");
     let refusing = rate("job, limit", &denied, "[5m]");
-    let (keys, busiest) = (
-        format!("max by (job, limit) ({DENIED_KEYS})"),
-        format!("max by (job, limit) ({DENIED_BUSIEST})"),
+    let keys = format!("max by (job, limit) ({DENIED_KEYS})");
+    // Of several processes each has its share of the refusals.
+    let of_each = rate("job, instance, limit", &denied, "[5m]");
+    let busiest = format!(
+        "sum by (job, limit) ({DENIED_BUSIEST} * on (job, instance, limit) {of_each}) / {refusing}"
     );
     let banned = rate(
         "job, limit",
@@ -148,14 +150,14 @@ fn denials() -> Vec<Alert> {
         Alert::new(
             Warning,
             "RatekeeperManyKeysDenied",
-            format!("{keys} > 100\nand on (job, limit) {busiest} < 0.5\nand on (job, limit) {refusing} > 0\nunless {mostly_banned}"),
+            format!("{keys} > 100\nand on (job, limit) {busiest} < 0.5\nunless {mostly_banned}"),
             "{{ $labels.limit }} denies {{ $value }} keys: its number may be too low",
         )
         .after("10m"),
         Alert::new(
             Warning,
             "RatekeeperBanWave",
-            format!("{keys} > 10\nand {mostly_banned}"),
+            format!("{keys} > 10\nand on (job, limit) {busiest} < 0.5\nand {mostly_banned}"),
             "{{ $labels.limit }} denies {{ $value }} keys, most requests of them by bans",
         )
         .after("5m"),
