@@ -35,6 +35,7 @@ use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::task::yield_now;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::either::Either;
 
@@ -330,7 +331,11 @@ async fn answer<H: Handle>(
     shared: Arc<Connection<H>>,
     request: Request<Incoming>,
 ) -> Result<Response<H::Body>, Infallible> {
+    let gives_way = shared.pulse.gives_way();
     let _in_flight = InFlight::begin(&shared.pulse);
+    if gives_way {
+        yield_now().await;
+    }
     // HTTP/2 has a frame for it, and no such field.
     let one_by_one = request.version() < Version::HTTP_2;
     let caller = Caller {

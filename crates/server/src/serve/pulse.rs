@@ -19,6 +19,8 @@ use tokio::sync::Notify;
 
 /// How often a connection is checked.
 pub(crate) const TICK: Duration = Duration::from_secs(5);
+/// Maximum number of requests of a connection between two looks at the other sockets of its thread.
+const TURN: u32 = 8;
 /// A request in flight may be stuck in one direction for 75 s.
 const STUCK_TICKS: u32 = 15;
 
@@ -119,6 +121,14 @@ impl Pulse {
         self.unclaimed.store(false, Ordering::Relaxed);
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns true if the next request lets the other connections of its thread go first: it came
+    /// together with the one before it. A client that sends requests without waiting for their
+    /// answers, which all are refused, would else be the only one that is served.
+    pub(crate) fn gives_way(&self) -> bool {
+        let came_alone = self.unclaimed.load(Ordering::Relaxed);
+        !came_alone || self.begun.load(Ordering::Relaxed) % TURN == TURN - 1
     }
 
     /// Notes that a request has been answered, or given up by its client.

@@ -15,6 +15,10 @@ use crate::StartError;
 /// Maximum number of worker threads, whatever the machine or the operator asks for.
 const MAX_WORKERS: usize = 256;
 
+/// Number of tasks that run between two looks at the sockets of a thread: streams of HTTP/2 are
+/// tasks, and a connection may have a hundred that never wait.
+const TASKS_BETWEEN_LOOKS: u32 = 16;
+
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     handles: Vec<Handle>,
@@ -48,6 +52,7 @@ impl Workers {
         let failed = |error: std::io::Error| StartError::Thread(error.to_string());
         let runtime = Builder::new_current_thread()
             .enable_all()
+            .event_interval(TASKS_BETWEEN_LOOKS)
             .build()
             .map_err(failed)?;
         self.handles.push(runtime.handle().clone());

@@ -1,6 +1,7 @@
 //! Values: those of a request for a key part, in one spelling, and as a key holds them.
 
 use ratekeeper_core::Key;
+use smallvec::SmallVec;
 
 use super::{KeyPart, prefix};
 use crate::model::keys::stated::{self, Stated, StatedPlace};
@@ -27,6 +28,9 @@ pub(crate) enum PartValue {
     Ambiguous,
 }
 
+/// Maximum length of a value that is compared with others before they are hashed.
+const SHORT: usize = 64;
+
 /// The body of a request states two values of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AmbiguousBody;
@@ -48,12 +52,17 @@ impl KeyPart {
         }
         let start = out.len();
         let (mut is_missing, mut differs) = (false, false);
+        // A cookie line has room for hundreds of equal values, and each hash takes its time.
+        let mut first = SmallVec::<[u8; SHORT]>::new();
         let found = self.each_value(request, around, |value| {
             if value.is_empty() {
                 is_missing = true;
             } else if out.len() == start {
                 self.write_value(value, around.ipv6_prefix, out);
-            } else if !differs {
+                if value.len() <= SHORT {
+                    first.extend_from_slice(value);
+                }
+            } else if !differs && first[..] != *value {
                 let mut other = KeyBytes::default();
                 self.write_value(value, around.ipv6_prefix, &mut other);
                 differs = other[..] != out[start..];
@@ -78,24 +87,29 @@ impl KeyPart {
         let (mut all, mut is_missing) = (Vec::new(), false);
         let mut add = |bytes: KeyBytes| {
             let bytes = Some(bytes);
-            if all.len() < max && !all.contains(&bytes) {
+            if !all.contains(&bytes) {
                 all.push(bytes);
             }
+            all.len() < max
         };
         if matches!(self, Self::Ip { .. } | Self::All) {
             let mut bytes = KeyBytes::default();
             match self.write(request, around, &mut bytes) {
                 PartValue::Missing => is_missing = true,
-                _ => add(bytes),
+                _ => {
+                    add(bytes);
+                }
             }
         } else {
+            let (mut seen, mut has_room) = (Vec::new(), true);
             self.each_value(request, around, |value| {
                 if value.is_empty() {
                     is_missing = true;
-                } else {
+                } else if has_room && !seen.iter().any(|it| it == value) {
+                    seen.push(value.to_vec());
                     let mut bytes = KeyBytes::default();
                     self.write_value(value, around.ipv6_prefix, &mut bytes);
-                    add(bytes);
+                    has_room = add(bytes);
                 }
             })?;
         }

@@ -133,6 +133,7 @@ fn with(limit: &str, headers: &[(&str, &[u8])]) -> usize {
 
 #[test]
 fn headers_and_cookies_are_charged_under_each_value() {
+    let long = [b"sid=", &[b'a'; 99][..], b"; sid=a"].concat();
     for (limit, headers, expected) in [
         (
             "header:x-user",
@@ -155,6 +156,8 @@ fn headers_and_cookies_are_charged_under_each_value() {
             &[("cookie", b"sid=real; sid=r%65al; sid=\"r\\145al\"")],
             1,
         ),
+        ("cookie:sid", &[("cookie", b"sid=abc; sid=ab; sid=abc")], 2),
+        ("cookie:sid", &[("cookie", &long)], 2),
         (
             "bearer",
             &[
