@@ -168,7 +168,7 @@ pub(crate) async fn tend_once(shared: &ServiceContext) {
         Some(HealthChange::Foreign(error)) => tracing::warn!(event = "store.foreign", %error),
         None => {}
     }
-    let stuck = !store.is_asked() && !has_fallback(shared);
+    let stuck = store.is_down() && !has_fallback(shared);
     shared.readiness.set_stuck(stuck);
 }
 

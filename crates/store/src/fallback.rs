@@ -71,6 +71,11 @@ pub trait Remote: Store + 'static {
     /// Returns `Ok` if the store answers.
     fn ping(&self) -> impl StoreCall<()>;
 
+    /// Returns true if it sends no calls at all now, because none was answered.
+    fn is_away(&self) -> bool {
+        false
+    }
+
     /// Charges permits that were admitted without it. As [`Store::decide`], but only the stored
     /// states count, not earlier answers, because the store may have lost states meanwhile.
     fn debit(&self, charges: &[Charge<'_>], now: Time) -> impl StoreCall<Decisions> {
@@ -198,6 +203,7 @@ impl<S: Remote> Fallback<S> {
         });
         Health {
             state: self.0.breaker.state(),
+            is_down: self.is_down(),
             answered: calls[..PROBE].iter().map(|each| each.answered).sum(),
             failed: calls.iter().map(|each| each.failed).sum(),
             calls,
@@ -222,7 +228,7 @@ impl<S: Remote> Fallback<S> {
         }
         this.keep_up(now).await;
         let report = StateReport {
-            is_down: !this.is_asked(),
+            is_down: self.is_down(),
             debited: this.counts.debited.load(Ordering::Relaxed),
         };
         let mut reported = this.reported.lock();
@@ -256,6 +262,12 @@ impl<S: Remote> Fallback<S> {
     /// Returns true if requests are sent to the store.
     pub fn is_asked(&self) -> bool {
         self.0.is_asked()
+    }
+
+    /// Returns true if requests are decided without the store: the breaker is not closed, or the
+    /// store itself waits until a server answers again, which it notices after three calls.
+    pub fn is_down(&self) -> bool {
+        !self.is_asked() || self.0.main.is_away()
     }
 
     /// Starts the upkeep in a task; without a Tokio runtime, runs it.

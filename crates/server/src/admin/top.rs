@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{Key, LimitId, Nanos, Time};
 use ratekeeper_policy::{Policy, Rule, RuleMode};
-use ratekeeper_store::BreakerState;
+use ratekeeper_store::Fallback;
 use serde_json::{Value, json};
 
 use super::dashboard::store;
@@ -178,7 +178,7 @@ pub(super) fn countries(shared: &ServiceContext, policy: &Policy) -> Value {
 fn notes(shared: &ServiceContext, now: Time) -> Vec<String> {
     let mut notes = Vec::new();
     let store = shared.keeper.store().shared();
-    if store.is_some_and(|store| store.health().state != BreakerState::Closed) {
+    if store.is_some_and(Fallback::is_down) {
         notes.push("the store does not answer: limits follow their `on_store_error`".to_owned());
     }
     if shared.observers.metrics.is_rejected() {

@@ -9,6 +9,8 @@ use crate::ActKind;
 pub struct Health {
     /// State of the circuit breaker: the store is asked only if closed.
     pub state: BreakerState,
+    /// As [`Fallback::is_down`](crate::Fallback::is_down).
+    pub is_down: bool,
     /// Calls that were answered.
     pub answered: u64,
     /// Calls that failed, probes included.

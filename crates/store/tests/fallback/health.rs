@@ -68,6 +68,25 @@ fn an_open_breaker_makes_no_calls_and_probes_by_itself() {
     );
 }
 
+/// A busy store is away for a second: too few of the calls of ten seconds fail to open the breaker.
+#[test]
+fn a_short_outage_under_traffic_is_reported() {
+    let store = fallback(1);
+    store.main().notices.store(true, Ordering::Relaxed);
+    let limit = tokens(0, Outage::Local, "100000/1h");
+    assert_eq!(tend(&store, at(0)), None);
+    assert_eq!(passes(&store, &limit, at(1)), 100);
+    cut(&store, true);
+    assert!(decide(&store, &[charge(&limit, 1)], at(2)).admitted);
+    assert_eq!(store.health().state, BreakerState::Closed);
+    assert!(store.is_down() && store.health().is_down);
+    assert!(matches!(tend(&store, at(3)), Some(HealthChange::Down(_))));
+    assert_eq!(tend(&store, at(4)), None, "a change is reported once");
+    cut(&store, false);
+    assert_eq!(tend(&store, at(5)), Some(HealthChange::Up(1)));
+    assert!(!store.is_down());
+}
+
 #[test]
 fn a_store_that_is_down_at_the_start_opens_the_breaker_at_once() {
     let store = fallback(1);

@@ -24,6 +24,8 @@ struct Distant {
     foreign: AtomicBool,
     /// Debits are not answered.
     stalls: AtomicBool,
+    /// It notices by itself that it is cut, as a server of Redis does.
+    notices: AtomicBool,
     /// Calls that reached the wire.
     calls: AtomicU64,
 }
@@ -63,6 +65,10 @@ impl Remote for Distant {
         self.reach().map(|_| ())
     }
 
+    fn is_away(&self) -> bool {
+        self.notices.load(Ordering::Relaxed) && self.cut.load(Ordering::Relaxed)
+    }
+
     async fn debit(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
         let answered = |_: &mut Context<'_>| {
             if self.stalls.load(Ordering::Relaxed) {
@@ -82,6 +88,7 @@ fn fallback(nodes: u32) -> Fallback<Distant> {
         cut: AtomicBool::new(false),
         foreign: AtomicBool::new(true),
         stalls: AtomicBool::new(false),
+        notices: AtomicBool::new(false),
         calls: AtomicU64::new(0),
     };
     Fallback::new(distant, memory(), NonZeroU32::new(nodes).unwrap())

@@ -207,9 +207,9 @@ pub(in crate::admin) fn store(shared: &ServiceContext) -> Value {
     };
     let health = remote.health();
     let state = match health.state {
-        BreakerState::Closed => "up",
+        BreakerState::Closed if !health.is_down => "up",
         BreakerState::HalfOpen => "probing",
-        BreakerState::Open { .. } => "down",
+        BreakerState::Closed | BreakerState::Open { .. } => "down",
     };
     let servers = remote.main().server_health();
     let down = servers.iter().filter(|server| server.trouble.is_some());

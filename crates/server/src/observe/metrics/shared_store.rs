@@ -36,7 +36,7 @@ pub(super) fn encode(
         BreakerState::Open { .. } => 2,
     };
     table::STORE_BREAKER_STATE.each(out, [([STORE], state)]);
-    table::FALLBACK_ACTIVE.each(out, [([STORE], u64::from(state > 0))]);
+    table::FALLBACK_ACTIVE.each(out, [([STORE], health.is_down.into())]);
     let FallbackCounts { local, allow, deny } = health.fallback;
     let choices = [("local", local), ("allow", allow), ("deny", deny)];
     let choices = choices.map(|(choice, count)| ([STORE, choice], count));

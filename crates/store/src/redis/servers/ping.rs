@@ -33,6 +33,11 @@ impl Remote for RedisStore {
         }
     }
 
+    fn is_away(&self) -> bool {
+        let servers = self.servers.known();
+        !servers.is_empty() && servers.iter().all(|server| server.trouble().is_some())
+    }
+
     /// Forgets the remembered denials first, because the store may have lost its states.
     async fn debit(&self, charges: &[Charge<'_>], now: Time) -> Result<Decisions, StoreError> {
         for charge in charges {
