@@ -361,6 +361,10 @@ impl Refund for Exponential {
         let left = floor(float(self.price_of(cost)) * share).saturating_sub(1);
         if left > 1 << self.forgotten_log2() {
             self.lower(level, now, left);
+            // Roundings keep a rest back, which is no usage, and would bar a whole permit.
+            if level.units <= 1 << self.forgotten_log2() {
+                *level = ExponentialState::default();
+            }
         }
     }
 

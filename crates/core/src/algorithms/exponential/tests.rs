@@ -215,3 +215,19 @@ fn an_exponential_limit_never_admits_a_cost_that_a_token_bucket_denies() {
         }
     }
 }
+
+/// A request that could not be sent costs nothing, also after the time in which that was noticed.
+#[test]
+fn a_charge_that_comes_back_bars_no_permit() {
+    for text in ["1/1h", "4/1h", "1000/1s", "3/1us"] {
+        let limit = Exponential::new(text.parse().unwrap()).unwrap();
+        for waits in [0, 1, 2_000_000, 300_000_000] {
+            let (mut level, now) = (ExponentialState::default(), Time::from_nanos(waits));
+            let charged = limit.decide(&mut level, Time::ZERO, Permits::ONE);
+            let receipt = Receipt::of(&charged, Time::ZERO);
+            limit.give_back_late(&mut level, now, Permits::ONE, receipt);
+            let all = limit.decide(&mut level, now, limit.capacity()).verdict;
+            assert!(all.allows(), "{text}, {waits} ns: {all:?}");
+        }
+    }
+}
