@@ -9,11 +9,12 @@ use super::upstream::{Next, Upstream};
 use super::{Proxy, REFUSES, eventually, sleep};
 
 /// Each passes three requests.
-const LIMITS: [&str; 10] = [
+const LIMITS: [&str; 11] = [
     "limit = \"3/1h\"",
     "limit = \"3/1h\"\nalgorithm = \"fixed-window\"",
     "limit = \"3/1h\"\nalgorithm = \"sliding-window-log\"",
     "limit = \"3/1h\"\nalgorithm = \"sliding-window-counter\"",
+    "limit = \"3/1h\"\nalgorithm = \"exponential\"",
     "bucket = { size = 3, refill = \"1/1h\" }",
     "bucket = { size = 3, refill = \"1/1h\" }\ncost = { reserve = 1, settle = \"response.header:x-cost\" }",
     "limit = \"3/1h\"\ncount = { status = [200, 502] }",
@@ -52,6 +53,26 @@ fn only_a_request_that_was_sent_costs() {
         (format!("http://{resets}"), [502, 502, 502, 429, 429, 429]),
     ] {
         assert_eq!(statuses(url.clone(), LIMITS[0]), expected, "{url}");
+    }
+}
+
+/// Each reload makes new versions of all limits.
+#[test]
+fn a_request_that_was_under_way_at_a_reload_costs_nothing_either() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("h2c://{}", silent.local_addr().unwrap());
+    for limit in LIMITS {
+        let limit = limit.replace("size = 3", "size = 1").replace("3/1h", "1/1h");
+        let policy = format!("[[limit]]\nname = \"all\"\nkey = [\"all\"]\n{limit}\n");
+        let proxy = Proxy::start_at(&[url.clone()], "connect_timeout = \"1s\"", &policy);
+        let mut waits = proxy.client();
+        waits.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+        let decided = || proxy.metric("ratekeeper_requests_total{protocol=\"proxy\",result=\"allowed\"}");
+        eventually("it is decided", || decided() == 1);
+        let other = "[[limit]]\nname = \"other\"\nkey = [\"ip\"]\nlimit = \"9/1h\"\n";
+        proxy.reload_with(&[REFUSES], "", &format!("{policy}{other}"));
+        assert_eq!(waits.response().status(), 504, "{limit}");
+        assert_eq!(proxy.client().get("/").status(), 502, "{limit}");
     }
 }
 
