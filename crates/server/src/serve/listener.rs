@@ -29,8 +29,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode, Version, header};
-use http_body_util::Full;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http_body_util::{Empty, Full};
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use tokio::net::TcpStream;
@@ -330,7 +330,7 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
 async fn answer<H: Handle>(
     shared: Arc<Connection<H>>,
     request: Request<Incoming>,
-) -> Result<Response<H::Body>, Infallible> {
+) -> Result<Response<Sent<H::Body>>, Infallible> {
     let gives_way = shared.pulse.gives_way();
     let _in_flight = InFlight::begin(&shared.pulse);
     if gives_way {
@@ -351,5 +351,22 @@ async fn answer<H: Handle>(
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
     }
-    Ok(response)
+    if head.method == Method::HEAD && !one_by_one && !response.body().is_end_stream() {
+        return Ok(without_content(response));
+    }
+    Ok(response.map(Sent::Left))
+}
+
+/// A body, or none in its place.
+type Sent<B> = http_body_util::Either<B, Empty<Bytes>>;
+
+/// Returns the head of a response alone, as hyper does over HTTP/1.1.
+fn without_content<B: Body>(mut response: Response<B>) -> Response<Sent<B>> {
+    if let Some(length) = response.body().size_hint().exact() {
+        let headers = response.headers_mut();
+        headers
+            .entry(header::CONTENT_LENGTH)
+            .or_insert(length.into());
+    }
+    response.map(|_| Sent::Right(Empty::new()))
 }

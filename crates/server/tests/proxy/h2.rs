@@ -13,7 +13,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use super::upstream::Upstream;
-use super::{OPEN, Proxy};
+use super::{OPEN, Proxy, REFUSES};
 
 #[test]
 fn requests_of_http2_pass_side_by_side() {
@@ -106,6 +106,30 @@ fn a_response_of_status_204_has_no_length() {
         let length = response.headers().get("content-length");
         assert_eq!((response.status().as_u16(), length), (204, None));
     });
+}
+
+#[test]
+fn a_refusal_and_an_error_have_no_content_for_head() {
+    let policy = "[[limit]]\nname = \"all\"\nkey = [\"all\"]\nlimit = \"1/1h\"\n";
+    let upstream = Upstream::with("HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for (address, expected) in [(upstream.address, [200, 429]), (REFUSES, [502, 502])] {
+        let proxy = Proxy::start(&[address], "", policy);
+        runtime.block_on(async {
+            let stream = tokio::net::TcpStream::connect(proxy.address()).await;
+            let (mut client, connection) = h2::client::handshake(stream.unwrap()).await.unwrap();
+            tokio::spawn(connection);
+            for status in expected {
+                let request = Request::head("http://a/").body(()).unwrap();
+                let (response, _) = client.send_request(request, true).unwrap();
+                let mut response = response.await.unwrap();
+                assert_eq!(response.status(), status);
+                let length = response.headers()["content-length"].to_str().unwrap();
+                assert!(length.parse::<u32>().unwrap() > 0, "that of a GET");
+                assert!(response.body_mut().data().await.is_none());
+            }
+        });
+    }
 }
 
 /// A body of these frames.
