@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -21,6 +21,9 @@ use crate::counter::Counter;
 
 /// Maximum number of bytes that wait to be written; as many again may be on their way.
 const MAX_WAITING: usize = 1 << 20;
+
+/// Minimum time between two reports of a log that cannot be written.
+const REPORTED_AGAIN: Duration = Duration::from_secs(60);
 
 /// A writer of log lines that never blocks and never fails.
 ///
@@ -136,11 +139,16 @@ impl LogQueue {
         self.filled.notify_one();
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "spaces reports, and decides nothing"
+    )]
     fn write_to(&self, mut out: impl Write) {
         let mut bytes = Vec::new();
         let mut reported = self.dropped.count();
         // The end of the last line could not be written.
         let mut is_cut = false;
+        let mut failed_at: Option<Instant> = None;
         loop {
             let lines = self.take(&mut bytes);
             if lines == 0 {
@@ -149,7 +157,7 @@ impl LogQueue {
             if is_cut {
                 bytes.insert(0, b'\n');
             }
-            let left = write_some(&mut out, &bytes);
+            let (left, error) = write_some(&mut out, &bytes);
             if let Some(last) = bytes.len().checked_sub(left + 1) {
                 is_cut = bytes[last] != b'\n';
             }
@@ -157,6 +165,12 @@ impl LogQueue {
             let lost = lines.min(lost.count() as u64 - 1);
             bytes.clear();
             self.dropped.add(lost);
+            if let Some(error) = error
+                && failed_at.is_none_or(|at| at.elapsed() >= REPORTED_AGAIN)
+            {
+                failed_at = Some(Instant::now());
+                tracing::warn!(event = "log.failed", lines = lost, %error);
+            }
             self.waiting.lock().writing = false;
             self.emptied.notify_all();
             let dropped = self.dropped.count();
@@ -178,18 +192,19 @@ impl LogQueue {
     }
 }
 
-/// Writes until that fails; returns the number of bytes that are left.
-fn write_some(out: &mut impl Write, mut bytes: &[u8]) -> usize {
-    while !bytes.is_empty() {
+/// Writes until that fails; returns the number of bytes that are left, and why.
+fn write_some(out: &mut impl Write, mut bytes: &[u8]) -> (usize, Option<io::Error>) {
+    let mut failure = None;
+    while !bytes.is_empty() && failure.is_none() {
         match out.write(bytes) {
-            Ok(0) => break,
+            Ok(0) => failure = Some(io::ErrorKind::WriteZero.into()),
             Ok(written) => bytes = &bytes[written..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => break,
+            Err(error) => failure = Some(error),
         }
     }
     let _ = out.flush(); // of a file or a descriptor: nothing
-    bytes.len()
+    (bytes.len(), failure)
 }
 
 #[cfg(test)]
