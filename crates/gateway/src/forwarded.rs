@@ -91,11 +91,14 @@ pub(crate) fn put(client: &GatewayClient, host: Option<&HeaderValue>, headers: &
     let peer = client.peer.to_canonical();
     let mut element = String::with_capacity(USUAL_ELEMENT);
     let (before, after) = match peer {
+        _ if peer.is_unspecified() => ("for=unknown", ""),
         IpAddr::V4(_) => ("for=", ""),
         IpAddr::V6(_) => ("for=\"[", "]\""),
     };
     element.push_str(before);
-    push_address(&mut element, peer);
+    if !peer.is_unspecified() {
+        push_address(&mut element, peer);
+    }
     let address = before.len()..element.len();
     element.push_str(after);
     if let Some(host) = host.and_then(|host| host.to_str().ok()) {
@@ -103,7 +106,10 @@ pub(crate) fn put(client: &GatewayClient, host: Option<&HeaderValue>, headers: &
     }
     element.extend([";proto=", client.scheme.into()]);
     let element = Bytes::from(element);
-    let address = element.slice(address);
+    let address = match element.slice(address) {
+        none if none.is_empty() => Bytes::from_static(b"unix:"), // as nginx names it
+        address => address,
+    };
     // The parts are values, so the whole is one.
     for (name, value) in [(header::FORWARDED, element), (FOR, address)] {
         if let Ok(value) = HeaderValue::from_maybe_shared(value) {
@@ -249,6 +255,13 @@ mod tests {
             ("transfer_encoding", "chunked"),
         ];
         check("::ffff:192.0.2.1", Trust::Nothing, &invented, &own);
+        let by_socket = [
+            ("x-forwarded-for", "unix:"),
+            ("x-forwarded-host", "a.example"),
+            ("x-forwarded-proto", "https"),
+            ("forwarded", "for=unknown;host=\"a.example\";proto=https"),
+        ];
+        check("0.0.0.0", Trust::Nothing, &invented, &by_socket);
     }
 
     #[test]

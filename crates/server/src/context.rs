@@ -202,22 +202,54 @@ impl ServiceContext {
         reported.load(Ordering::Relaxed) != hour && reported.swap(hour, Ordering::Relaxed) != hour
     }
 
+    /// Gives a notice, if it is the first about proxies in this hour: all clients of `peer` count
+    /// as one.
+    pub(crate) fn notice_of_proxy(&self, version: u32, peer: IpAddr, why: impl FnOnce() -> String) {
+        if self.first_untrusted(version) {
+            let peer = match peer.is_unspecified() {
+                true => "unix:".to_owned(), // as trusted_proxies names it
+                false => peer.to_string(),
+            };
+            self.sink.notice(format!("RK-W101: {peer} {}", why()));
+        }
+    }
+
     /// Gives a notice after a refusal, if the peer is a trusted proxy whose clients count as one.
     pub(crate) fn refused_unnamed(&self, peer: IpAddr, headers: &HeaderMap) {
         let policy = self.keeper.look_at_policy();
         let field = &*policy.client_ip.header;
         let lines = headers.get_all(field).iter();
         let lines: Vec<_> = lines.map(|line| (field, line.as_bytes())).collect();
-        let is_unreadable = policy.client_ip.is_unreadable(peer, &lines);
-        if is_unreadable && self.first_untrusted(policy.version) {
-            let text = format!(
-                "RK-W101: {peer} is a trusted proxy, and its `{field}` names no address of a \
-                 client, so all of its clients count as one; let it append the address of its peer"
-            );
-            self.sink.notice(text);
+        if policy.client_ip.is_unreadable(peer, &lines) {
+            self.notice_of_proxy(policy.version, peer, || {
+                format!(
+                    "is a trusted proxy, and its `{field}` names no address of a client, so all of \
+                     its clients count as one; let it append the address of its peer"
+                )
+            });
+        }
+        let mut others = CLIENT_FIELDS.into_iter();
+        if let Some(other) = others.find(|name| headers.contains_key(*name))
+            && lines.is_empty()
+            && policy.client_ip.trusts(peer)
+        {
+            self.notice_of_proxy(policy.version, peer, || {
+                format!(
+                    "is a trusted proxy that sends `{other}` and no `{field}`, so all of its \
+                     clients count as one; write header = \"{other}\" in [client_ip]"
+                )
+            });
         }
     }
 }
+
+/// Fields by which proxies name a client, besides that of the policy.
+pub(crate) const CLIENT_FIELDS: [&str; 4] = [
+    "x-forwarded-for",
+    "forwarded",
+    "x-real-ip",
+    "cf-connecting-ip",
+];
 
 /// An hour of the service under one policy, in which a notice is given once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

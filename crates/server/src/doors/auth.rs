@@ -312,12 +312,13 @@ fn warn_of_untrusted(shared: &ServiceContext, peer: IpAddr, headers: &HeaderMap,
         "x-forwarded-uri",
         "x-forwarded-for",
     ];
-    if TELLTALE.iter().any(|name| headers.contains_key(*name)) && shared.first_untrusted(version) {
-        let text = format!(
-            "RK-W101: {peer} asks {PREFIX} for others and is not a trusted proxy, so its own \
-             address and path are limited; add it to `trusted_proxies` in [client_ip]"
-        );
-        shared.sink.notice(text);
+    if TELLTALE.iter().any(|name| headers.contains_key(*name)) {
+        shared.notice_of_proxy(version, peer, || {
+            format!(
+                "asks {PREFIX} for others and is not a trusted proxy, so its own address and path \
+                 are limited; add it to `trusted_proxies` in [client_ip]"
+            )
+        });
     }
 }
 

@@ -50,7 +50,7 @@ use crate::StartError;
 use crate::admin::readiness;
 use crate::capacity::Capacity;
 use crate::clock::ServiceClock;
-use crate::context::ServiceContext;
+use crate::context::{CLIENT_FIELDS, ServiceContext};
 use crate::observe::denial_log::{LoggedRequest, REQUEST_ID};
 use crate::observe::metrics::Protocol;
 use crate::serve::connection_state::HeadBounds;
@@ -60,13 +60,6 @@ use crate::serve::request_body::RequestBody;
 
 /// The usual field of the client's address, which the gateway knows.
 static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// Fields by which proxies name a client, besides that of the policy.
-const CLIENT_FIELDS: [&str; 4] = [
-    "x-forwarded-for",
-    "forwarded",
-    "x-real-ip",
-    "cf-connecting-ip",
-];
 const READY_PATH: &str = "/.well-known/ratekeeper/ready"; // for balancers; meets no limit
 
 /// The decision about a request, and what it holds; nothing for a preflight.
@@ -312,14 +305,19 @@ impl ProxyDoor {
         let trust = if trusts { Trust::Proxy } else { Trust::Nothing };
         let field = &*policy.client_ip.header;
         let may_be_proxy = !trusts && is_private(peer);
-        let mut named = CLIENT_FIELDS.into_iter().chain([field]);
+        let mut named = [field].into_iter().chain(CLIENT_FIELDS);
         let sent = named.find(|name| may_be_proxy && headers.contains_key(*name));
-        if let Some(sent) = sent.filter(|_| self.shared.first_untrusted(policy.version)) {
-            let text = format!(
-                "RK-W101: {peer} sends `{sent}` and is not a trusted proxy, so all of its clients \
-                 count as one; add it to `trusted_proxies` in [client_ip]"
-            );
-            self.shared.sink.notice(text);
+        if let Some(sent) = sent {
+            self.shared.notice_of_proxy(policy.version, peer, || {
+                let read = match sent == field {
+                    true => String::new(),
+                    false => format!(", and write header = \"{sent}\""),
+                };
+                format!(
+                    "sends `{sent}` and is not a trusted proxy, so all of its clients count as \
+                     one; add it to `trusted_proxies` in [client_ip]{read}"
+                )
+            });
         }
         GatewayClient {
             peer,
@@ -349,7 +347,7 @@ impl ProxyDoor {
 /// Returns true for an address of a private network, which proxies have and visitors seldom.
 const fn is_private(peer: IpAddr) -> bool {
     match peer {
-        IpAddr::V4(ip) => ip.is_private() || ip.is_loopback(),
+        IpAddr::V4(ip) => ip.is_private() || ip.is_loopback() || ip.is_unspecified(),
         IpAddr::V6(ip) => ip.is_unique_local() || ip.is_loopback(),
     }
 }

@@ -50,17 +50,23 @@ fn a_proxy_that_is_not_trusted_is_noticed_once() {
 #[test]
 fn a_trusted_proxy_that_names_no_client_is_noticed_when_it_is_refused() {
     let upstream = Upstream::hello();
-    for (value, expected) in [("unknown", 1), ("192.0.2.1", 0), ("127.0.0.1", 0)] {
+    for (field, value, expected) in [
+        ("x-forwarded-for", "unknown", 1),
+        ("x-forwarded-for", "192.0.2.1", 0),
+        ("x-forwarded-for", "127.0.0.1", 0),
+        ("x-real-ip", "192.0.2.1", 1),
+        ("x-other", "192.0.2.1", 0),
+    ] {
         let trusted = "[client_ip]\ntrusted_proxies = [\"127.0.0.1\"]\n";
         let proxy = Proxy::start(&[upstream.address], "", &format!("{trusted}{ONE}"));
         for status in [200, 429] {
-            let request = format!("GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: {value}\r\n\r\n");
+            let request = format!("GET / HTTP/1.1\r\nhost: a\r\n{field}: {value}\r\n\r\n");
             assert_eq!(proxy.client().ask(&request).status(), status);
         }
         let mut admin = Client::new(proxy.service.address(Door::Admin).unwrap());
         let page = admin.ask("GET /v1/dashboard HTTP/1.1\r\nhost: localhost\r\n\r\n");
-        let notices = page.text().matches("names no address of a client").count();
-        assert_eq!(notices, expected, "{value}");
+        let notices = page.text().matches("clients count as one").count();
+        assert_eq!(notices, expected, "{field}: {value}");
     }
 }
 
