@@ -206,9 +206,10 @@ impl ServiceContext {
     /// as one.
     pub(crate) fn notice_of_proxy(&self, version: u32, peer: IpAddr, why: impl FnOnce() -> String) {
         if self.first_untrusted(version) {
-            let peer = match peer.is_unspecified() {
-                true => "unix:".to_owned(), // as trusted_proxies names it
-                false => peer.to_string(),
+            let peer = if peer.is_unspecified() {
+                "unix:".to_owned() // as trusted_proxies names it
+            } else {
+                peer.to_string()
             };
             self.sink.notice(format!("RK-W101: {peer} {}", why()));
         }

@@ -309,9 +309,10 @@ impl ProxyDoor {
         let sent = named.find(|name| may_be_proxy && headers.contains_key(*name));
         if let Some(sent) = sent {
             self.shared.notice_of_proxy(policy.version, peer, || {
-                let read = match sent == field {
-                    true => String::new(),
-                    false => format!(", and write header = \"{sent}\""),
+                let read = if sent == field {
+                    String::new()
+                } else {
+                    format!(", and write header = \"{sent}\"")
                 };
                 format!(
                     "sends `{sent}` and is not a trusted proxy, so all of its clients count as \

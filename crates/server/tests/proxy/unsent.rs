@@ -62,12 +62,19 @@ fn a_request_that_was_under_way_at_a_reload_costs_nothing_either() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("h2c://{}", silent.local_addr().unwrap());
     for limit in LIMITS {
-        let limit = limit.replace("size = 3", "size = 1").replace("3/1h", "1/1h");
+        let limit = limit
+            .replace("size = 3", "size = 1")
+            .replace("3/1h", "1/1h");
         let policy = format!("[[limit]]\nname = \"all\"\nkey = [\"all\"]\n{limit}\n");
-        let proxy = Proxy::start_at(&[url.clone()], "connect_timeout = \"1s\"", &policy);
+        let proxy = Proxy::start_at(
+            std::slice::from_ref(&url),
+            "connect_timeout = \"1s\"",
+            &policy,
+        );
         let mut waits = proxy.client();
         waits.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
-        let decided = || proxy.metric("ratekeeper_requests_total{protocol=\"proxy\",result=\"allowed\"}");
+        let decided =
+            || proxy.metric("ratekeeper_requests_total{protocol=\"proxy\",result=\"allowed\"}");
         eventually("it is decided", || decided() == 1);
         let other = "[[limit]]\nname = \"other\"\nkey = [\"ip\"]\nlimit = \"9/1h\"\n";
         proxy.reload_with(&[REFUSES], "", &format!("{policy}{other}"));
