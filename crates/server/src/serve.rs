@@ -16,4 +16,5 @@ pub(crate) mod request_body;
 pub(crate) mod tls;
 pub(crate) mod watched;
 pub(crate) mod within;
+mod woken;
 pub(crate) mod workers;

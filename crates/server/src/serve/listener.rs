@@ -46,6 +46,7 @@ use super::pulse::{InFlight, MaxTicks, Pulse, TICK};
 use super::request_body::RequestBody;
 use super::tls::ListenerTls;
 use super::watched::{Asleep, Wakes, Watched};
+use super::woken::when_woken;
 use super::workers::Workers;
 use crate::addresses::OpenedBy;
 
@@ -280,13 +281,13 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
         service_fn(move |request| answer(Arc::clone(&shared), request))
     };
     let mut state = State::Asleep(Asleep::new(Watched::new(stream, Arc::clone(&pulse))));
-    let mut closing = pin!(async {
+    let mut closing = pin!(when_woken(async {
         let _ = stop.wait_for(|stop| *stop).await; // an error: the sender is gone
         shared.last.store(true, Ordering::Relaxed);
         if !pulse.is_h2() {
             sleep(spans.linger).await;
         }
-    });
+    }));
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick.reset();
@@ -303,7 +304,7 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
                     State::Two(connection) => connection.as_mut().graceful_shutdown(),
                 }
             }
-            () = pulse.closed() => return,
+            () = when_woken(pulse.closed()) => return,
             next = std::future::poll_fn(|context| state.poll(context)) => match next {
                 NextEvent::End(error) => {
                     if let Some(error) = error {
@@ -314,7 +315,7 @@ async fn serve<H: Handle>(door: Arc<Http<H>>, visit: Visit) {
                 NextEvent::Wakes(Wakes::Http1(stream)) => state = State::one(stream, service(), bounds),
                 NextEvent::Wakes(Wakes::Http2(stream)) => state = State::two(stream, service(), bounds),
             },
-            _ = tick.tick() => {
+            _ = when_woken(tick.tick()) => {
                 let quiet = pulse.is_quiet();
                 if pulse.expired(spans.ticks) {
                     return;
