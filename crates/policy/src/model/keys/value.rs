@@ -114,15 +114,11 @@ pub(crate) fn write_ip(ip: IpAddr, prefix: Prefix, out: &mut KeyBytes) {
 fn write_v4(octets: [u8; 4], out: &mut KeyBytes) {
     let (mut text, mut length) = ([b'.'; 16], 0);
     for octet in octets {
-        let digits = [octet / 100, octet / 10 % 10, octet % 10].map(|digit| b'0' + digit);
-        let leading_zeros = match octet {
-            0..10 => 2,
-            10..100 => 1,
-            _ => 0,
-        };
-        for digit in &digits[leading_zeros..] {
-            text[length] = *digit;
-            length += 1;
+        for unit in [100, 10, 1] {
+            if octet >= unit || unit == 1 {
+                text[length] = b'0' + octet / unit % 10;
+                length += 1;
+            }
         }
         length += 1; // the dot behind it
     }
