@@ -158,7 +158,7 @@ impl FieldText {
     /// Adds a text as a string of RFC 9651 (2024), section 3.3.3; characters that are not printable
     /// ASCII become `?`. Names in policies are `[a-z0-9-]`; those in Envoy's files are any text.
     fn push_escaped(&mut self, text: &str) {
-        let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+        let plain = |byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
         if text.bytes().all(plain) {
             self.0.push_str(text);
             return;

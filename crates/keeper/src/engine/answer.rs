@@ -198,10 +198,10 @@ impl Answer {
         start: ChargeSpan,
         end: ChargeSpan,
     ) -> impl Iterator<Item = Outcome<'_>> {
-        let decided = self.charges.entries.iter().zip(&self.decisions.each);
-        let decided = decided.enumerate().take(end.entries).skip(start.entries);
         let (mut mode, mut outage) = (None, None);
-        let decided = decided.filter_map(move |(at, (entry, &decision))| {
+        let decided = (start.entries..end.entries).filter_map(move |at| {
+            let entry = self.charges.entries.get(at)?;
+            let decision = *self.decisions.each.get(at)?;
             let rule = self.policy.rules.get(entry.rule as usize)?;
             if !entry.is_shown() {
                 return None;
@@ -239,12 +239,12 @@ impl Answer {
                 outage,
             })
         });
-        let uncharged = self.charges.uncharged.iter();
-        let uncharged = uncharged.take(end.uncharged).skip(start.uncharged);
+        let uncharged = start.uncharged..end.uncharged;
+        let uncharged = self.charges.uncharged.get(uncharged).unwrap_or_default();
         // Missing keys come first.
         let missing = |it: &&Uncharged| it.reason.numbers().is_none();
-        let denials = uncharged.clone().filter(missing);
-        let denials = denials.chain(uncharged.filter(move |it| !missing(it)));
+        let denials = uncharged.iter().filter(missing);
+        let denials = denials.chain(uncharged.iter().filter(move |it| !missing(it)));
         let unasked = denials.filter_map(|denial| {
             let rule = self.policy.rules.get(denial.rule as usize)?;
             let (mode, numbers) = (denial.reason.mode()?, denial.reason.numbers());
@@ -278,7 +278,8 @@ impl Answer {
 
     /// Returns the limit that refuses: the one with the longest wait, if there are several.
     pub fn refused_by(&self) -> Option<Outcome<'_>> {
-        self.outcomes().nth(self.refused_by?)
+        let index = self.refused_by?;
+        self.outcomes().nth(index)
     }
 
     fn longest_wait(&self) -> Option<usize> {

@@ -89,7 +89,9 @@ fn put_fields(headers: &mut HeaderMap, answer: &Answer) {
 fn put_shadow(headers: &mut HeaderMap, answer: &Answer) {
     let shadow = answer.shadow_denials().map(|it| &*it.rule.limit.name);
     let shadow: Vec<&str> = shadow.collect();
-    if let (false, Ok(names)) = (shadow.is_empty(), HeaderValue::try_from(shadow.join(", "))) {
+    if !shadow.is_empty()
+        && let Ok(names) = HeaderValue::try_from(shadow.join(", "))
+    {
         headers.insert("x-ratekeeper-shadow", names);
     }
 }
