@@ -19,7 +19,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use http::request::Parts;
-use http::{HeaderMap, Version, header};
+use http::{HeaderMap, HeaderName, Version, header};
 use ratekeeper_policy::AdminWrites;
 
 use super::facts::host;
@@ -28,7 +28,7 @@ use super::problem::{AMBIGUOUS, FROM_A_PAGE, NO_TOKEN, NOT_LOCAL, Problem, shown
 /// Headers that only a proxy adds.
 const FORWARDED: [&str; 4] = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
 /// Relation of a page to the requested resource; browsers write it, pages cannot.
-const FETCH_SITE: &str = "sec-fetch-site";
+static FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Rules for the calls that are let in.
 #[derive(Debug, Default)]
@@ -136,7 +136,7 @@ pub(super) fn not_a_page(headers: &HeaderMap) -> Result<(), Problem> {
     if let Some(origin) = headers.get(header::ORIGIN) {
         return Err(from_a_page(&String::from_utf8_lossy(origin.as_bytes())));
     }
-    match headers.get(FETCH_SITE) {
+    match headers.get(&FETCH_SITE) {
         Some(site) if site != "none" => Err(from_a_page(&String::from_utf8_lossy(site.as_bytes()))),
         _ => Ok(()),
     }
@@ -153,7 +153,7 @@ fn foreign_page(headers: &HeaderMap) -> Option<String> {
         .map(text)
         .find(|origin| Some(origin) != own.as_ref());
     foreign.or_else(|| {
-        let mut sites = headers.get_all(FETCH_SITE).iter().map(text);
+        let mut sites = headers.get_all(&FETCH_SITE).iter().map(text);
         sites.find(|site| site != "none" && site != "same-origin")
     })
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
@@ -23,14 +22,12 @@ pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Returns the whole body. A body that came in one piece is not copied; others count against
 /// `budget` until the bytes are dropped.
 pub(crate) async fn read(
-    headers: &HeaderMap,
     body: RequestBody,
     max: usize,
     budget: &Arc<ByteBudget>,
 ) -> Result<Bytes, Problem> {
-    let announced = headers.get(header::CONTENT_LENGTH);
-    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > max) {
+    let announced = body.size_hint().lower();
+    if announced > max as u64 {
         return Err(too_large(max));
     }
     // Nearly always all of it came with the head.

@@ -54,7 +54,8 @@ impl ListenerRoute {
     }
 
     fn has(&self, method: &Method) -> bool {
-        self.methods == ANY || self.methods.split(", ").any(|one| one == method.as_str())
+        let method = method.as_str();
+        [ANY, method].contains(&self.methods) || self.methods.split(", ").any(|one| one == method)
     }
 }
 
@@ -116,7 +117,7 @@ impl RouteCall<'_> {
     }
 
     pub(crate) async fn body(self, max: usize) -> Result<Bytes, Problem> {
-        body::read(&self.head.headers, self.body, max, &self.shared.bodies).await
+        body::read(self.body, max, &self.shared.bodies).await
     }
 }
 
