@@ -9,7 +9,7 @@
 
 use std::net::Ipv6Addr;
 
-use http::header::{HOST, TRANSFER_ENCODING};
+use http::header::{CONNECTION, HOST, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{Method, Version};
 
@@ -93,10 +93,12 @@ pub fn examine(parts: &mut Parts) -> Result<(), Malformed> {
     if !hop::join_lengths(&mut parts.headers) {
         return Err(Malformed::ContentLength);
     }
-    if let Some(name) = hop::wrong_connection(&parts.headers) {
-        return Err(Malformed::Connection(name));
+    if parts.headers.contains_key(CONNECTION) {
+        if let Some(name) = hop::wrong_connection(&parts.headers) {
+            return Err(Malformed::Connection(name));
+        }
+        hop::remove_named(&mut parts.headers);
     }
-    hop::remove_named(&mut parts.headers);
     Ok(())
 }
 

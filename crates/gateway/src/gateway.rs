@@ -288,7 +288,7 @@ impl Gateway {
         } else {
             OnBreak::End
         };
-        let (max, counts) = (self.settings.max_body, Arc::clone(&self.counts));
+        let (max, counts) = (self.settings.max_body, &self.counts);
         let (body, field) = (asked.body.take(), asked.client.address_field.take());
         let (body, upload) = UploadBody::new(body, field, on_break, max, counts);
         *asked.request.body_mut() = body;

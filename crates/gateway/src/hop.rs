@@ -9,18 +9,6 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Fields of a connection, whatever `Connection` names.
-static OF_A_CONNECTION: [HeaderName; 8] = [
-    header::CONNECTION,
-    HeaderName::from_static("proxy-connection"),
-    HeaderName::from_static("keep-alive"),
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-];
-
 /// Fields that `Connection` may not name, because the upstream relies on them.
 static KEPT: [HeaderName; 9] = [
     header::HOST,
@@ -45,6 +33,27 @@ pub(crate) struct Hop {
     pub(crate) upgrade: Option<HeaderValue>,
 }
 
+/// Returns true for a field of a connection, whatever `Connection` names.
+fn is_of_a_connection(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "proxy-connection"
+            | "keep-alive"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+    )
+}
+
+/// Returns the names of the fields of every connection that are there.
+pub(crate) fn found(headers: &HeaderMap) -> Vec<HeaderName> {
+    let found = headers.keys().filter(|name| is_of_a_connection(name));
+    found.cloned().collect()
+}
+
 /// Returns the first name of `Connection` that it may not have.
 pub(crate) fn wrong_connection(headers: &HeaderMap) -> Option<String> {
     let mut names = tokens(headers, &header::CONNECTION);
@@ -64,7 +73,7 @@ pub(crate) fn wrong_connection(headers: &HeaderMap) -> Option<String> {
 pub(crate) fn remove_named(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
         .filter_map(|name| name.parse().ok())
-        .filter(|name| !KEPT.contains(name) && !OF_A_CONNECTION.contains(name))
+        .filter(|name| !KEPT.contains(name) && !is_of_a_connection(name))
         .collect();
     for name in named {
         headers.remove(name);
@@ -74,9 +83,16 @@ pub(crate) fn remove_named(headers: &mut HeaderMap) {
 /// Removes the fields of every connection; those that the next one needs too are returned, if an
 /// upgrade is to one of these protocols.
 pub(crate) fn remove(headers: &mut HeaderMap, upgrades: &[HeaderValue]) -> Hop {
+    remove_found(found(headers), headers, upgrades)
+}
+
+/// Like [`remove`], for the fields that [`found`] returned.
+pub(crate) fn remove_found(
+    found: Vec<HeaderName>,
+    headers: &mut HeaderMap,
+    upgrades: &[HeaderValue],
+) -> Hop {
     let mut hop = Hop::default();
-    let of_a_connection = |name: &&HeaderName| OF_A_CONNECTION.contains(name);
-    let found: Vec<HeaderName> = headers.keys().filter(of_a_connection).cloned().collect();
     if found.contains(&header::TE) {
         hop.trailers = tokens(headers, &header::TE).any(|token| is(token, "trailers"));
     }
@@ -109,7 +125,7 @@ pub(crate) fn put(hop: &Hop, headers: &mut HeaderMap) {
 
 /// Replaces the fields of a connection by HTTP/2's, which has a field for trailers alone.
 pub(crate) fn put_http2(hop: &Hop, headers: &mut HeaderMap) {
-    for name in &OF_A_CONNECTION {
+    for name in found(headers) {
         headers.remove(name);
     }
     if hop.trailers {

@@ -6,7 +6,7 @@
 //!                                     '-> HTTP/2:   :scheme, :authority
 //! ```
 
-use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST, TRANSFER_ENCODING, VIA};
+use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, TRANSFER_ENCODING, VIA};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Request, Uri, Version};
 use http_body::Body;
@@ -125,7 +125,8 @@ pub(crate) fn prepare_response(
     headers: &mut HeaderMap,
     upgrades: &[HeaderValue],
 ) -> Result<Hop, UpstreamFailure> {
-    if headers.contains_key(TRANSFER_ENCODING) {
+    let found = hop::found(headers);
+    if found.contains(&TRANSFER_ENCODING) {
         let is_known = |it: &str| hop::is(it, "chunked") || hop::is(it, "identity");
         if !hop::tokens(headers, &TRANSFER_ENCODING).all(is_known) {
             return Err(UpstreamFailure::BadResponse);
@@ -135,8 +136,10 @@ pub(crate) fn prepare_response(
     } else if !hop::join_lengths(headers) {
         return Err(UpstreamFailure::BadResponse);
     }
-    hop::remove_named(headers);
-    Ok(hop::remove(headers, upgrades))
+    if found.contains(&CONNECTION) {
+        hop::remove_named(headers);
+    }
+    Ok(hop::remove_found(found, headers, upgrades))
 }
 
 /// Joins cookies that HTTP/2 may send in several fields (RFC 9113, section 8.2.3). In HTTP/1.1, too,

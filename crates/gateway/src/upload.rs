@@ -90,7 +90,7 @@ impl UploadBody {
         address_field: Option<HeaderName>,
         on_break: OnBreak,
         max_body: u64,
-        counts: Arc<UpstreamCounts>,
+        counts: &Arc<UpstreamCounts>,
     ) -> (Self, Option<Arc<Upload>>) {
         let Some(body) = body.filter(|body| !body.is_end_stream()) else {
             return (Self(None), None);
@@ -104,7 +104,7 @@ impl UploadBody {
             upload: Arc::clone(&upload),
             on_break,
             left: max_body,
-            counts,
+            counts: Arc::clone(counts),
             broken: None,
         };
         (Self(Some(Box::new(source))), Some(upload))

@@ -305,8 +305,10 @@ impl ProxyDoor {
         let trust = if trusts { Trust::Proxy } else { Trust::Nothing };
         let field = &*policy.client_ip.header;
         let may_be_proxy = !trusts && is_private(peer);
+        // Names are compared, because each look-up of one would be hashed.
         let mut named = [field].into_iter().chain(CLIENT_FIELDS);
-        let sent = named.find(|name| may_be_proxy && headers.contains_key(*name));
+        let is_sent = |name: &&str| headers.keys().any(|sent| sent.as_str() == *name);
+        let sent = may_be_proxy.then(|| named.find(is_sent)).flatten();
         if let Some(sent) = sent {
             self.shared.notice_of_proxy(policy.version, peer, || {
                 let read = if sent == field {
