@@ -4,11 +4,11 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::FileTypeExt as _;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 
 use ratekeeper_policy::PortUse;
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// Start of the address of a Unix socket: `unix:/run/ratekeeper.sock`.
 pub(crate) const UNIX: &str = "unix:";
@@ -63,8 +63,7 @@ impl DoorAddress {
         let is_stale = || {
             let file = std::fs::symlink_metadata(path);
             let is_socket = file.is_ok_and(|file| file.file_type().is_socket());
-            let refused = UnixStream::connect(path).err().map(|error| error.kind());
-            is_socket && refused == Some(io::ErrorKind::ConnectionRefused)
+            is_socket && is_refused(path)
         };
         let bound = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale() => {
@@ -75,6 +74,15 @@ impl DoorAddress {
         };
         Ok(bound?.into())
     }
+}
+
+/// Returns true if no process accepts at the socket; a queue that is full is not waited for.
+fn is_refused(path: &Path) -> bool {
+    let asked = Socket::new(Domain::UNIX, Type::STREAM, None).and_then(|socket| {
+        socket.set_nonblocking(true)?;
+        socket.connect(&SockAddr::unix(path)?)
+    });
+    asked.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// Maximum number of connections that wait to be accepted, as of the standard library.

@@ -83,6 +83,20 @@ fn a_file_that_is_no_socket_is_never_replaced() {
     assert!(link.is_symlink());
 }
 
+/// Its owner accepts nothing, and its queue has room for one.
+#[test]
+fn a_socket_of_an_owner_that_is_stopped_is_in_use() {
+    use socket2::{Domain, SockAddr, Socket, Type};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("proxy.sock");
+    let owner = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+    owner.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+    owner.listen(0).unwrap();
+    let _first = UnixStream::connect(&path).unwrap();
+    let taken = start(&path, &Upstream::hello(), "");
+    assert!(matches!(taken, Err(StartError::InUse { .. })), "{taken:?}");
+}
+
 #[test]
 fn the_admin_listener_answers_at_a_unix_socket_without_a_token() {
     let directory = tempfile::tempdir().unwrap();
