@@ -31,7 +31,7 @@ mod tests {
     #[test]
     fn each_notice_of_the_source_is_explained() {
         let sources = [
-            include_str!("doors/auth.rs"),
+            include_str!("context.rs"),
             include_str!("source/policy_file.rs"),
             include_str!("store.rs"),
             include_str!("background/missing_keys.rs"),

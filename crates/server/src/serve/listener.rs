@@ -339,6 +339,7 @@ async fn answer<H: Handle>(
     }
     // HTTP/2 has a frame for it, and no such field.
     let one_by_one = request.version() < Version::HTTP_2;
+    let is_head = request.method() == Method::HEAD;
     let caller = Caller {
         address: shared.peer,
         pulse: &shared.pulse,
@@ -352,7 +353,7 @@ async fn answer<H: Handle>(
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
     }
-    if head.method == Method::HEAD && !one_by_one && !response.body().is_end_stream() {
+    if is_head && !one_by_one && !response.body().is_end_stream() {
         return Ok(without_content(response));
     }
     Ok(response.map(Sent::Left))

@@ -24,6 +24,8 @@ pub(super) const TABLES_BYTES: usize = 680;
 pub(super) struct LimitTables<A: Listed> {
     /// Version of the limit that the tables run with.
     pub(super) version: u32,
+    /// The version with which they became other numbers.
+    changed: u32,
     word: SizedTable<A, WordKey>,
     short: SizedTable<A, ShortKey>,
     long: SizedTable<A, LongKey>,
@@ -96,6 +98,8 @@ key_calls! {
 /// The tables of a limit of any algorithm.
 pub(super) trait AnyTables: KeyCalls + Send {
     fn version(&self) -> u32;
+    /// The version with which they became other numbers; a reload makes new versions of the same.
+    fn changed(&self) -> u32;
     /// Bytes of the tables, and of this value itself.
     fn bytes(&self) -> usize;
     /// Number of slots of the tables, including empty ones.
@@ -137,6 +141,7 @@ impl<A: Listed> LimitTables<A> {
         const { assert!(size_of::<Self>() <= TABLES_BYTES, "they count for as much") };
         Self {
             version,
+            changed: version,
             word: StateTable::new(algorithm.clone(), hasher.clone()),
             short: StateTable::new(algorithm.clone(), hasher.clone()),
             long: StateTable::new(algorithm.clone(), hasher.clone()),
@@ -164,6 +169,10 @@ impl<A: Listed> LimitTables<A> {
 impl<A: Listed> AnyTables for LimitTables<A> {
     fn version(&self) -> u32 {
         self.version
+    }
+
+    fn changed(&self) -> u32 {
+        self.changed
     }
 
     fn bytes(&self) -> usize {
@@ -225,12 +234,16 @@ impl<A: Listed> AnyTables for LimitTables<A> {
         let Some(new) = A::of(&limit.algorithm) else {
             return false;
         };
+        let is_same = limit.algorithm == self.word.algorithm.clone().into();
         for table in self.all_mut() {
             if !table.adopt(new, now, budget) {
                 return false;
             }
         }
         self.version = limit.version;
+        if !is_same {
+            self.changed = limit.version;
+        }
         true
     }
 

@@ -117,10 +117,14 @@ impl Shard {
         empty.map_or_else(no_room, |mut tables| tables.look_at(ask, &[]))
     }
 
-    /// Gives back a charge: nothing of one that was made before its key was reset.
+    /// Gives back a charge: nothing of one that other numbers made, or before its key was reset.
     pub(super) fn refund(&mut self, limit: &Limit, ask: &TableAsk<'_>) {
         let mut ask = *ask;
         let key = NotedKey::new(limit, &ask);
+        let tables = self.tables(limit.id.index());
+        if tables.is_some_and(|tables| tables.changed() > limit.version) {
+            return;
+        }
         if let Some(receipt) = &mut ask.receipt {
             let notes = self.returned.of(key);
             let is_forgotten = notes.is_some_and(|notes| !notes.complete(receipt));

@@ -53,7 +53,7 @@ const FORGIVEN_PART: u64 = 8;
 const MIN_FORGIVEN: u64 = 2;
 
 pub(super) struct StateTable<A: Listed, E: ?Sized = dyn Entries<<A as Algorithm>::State>> {
-    algorithm: A,
+    pub(super) algorithm: A,
     /// The strictest of all evicted states.
     floor: A::State,
     /// States that have expired by now may have been forgotten.
