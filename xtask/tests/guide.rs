@@ -129,7 +129,7 @@ deploy.md
   more than twice as much memory
     store/src/memory/shard.rs: tables.bytes() / 2 > own
   gives up a third
-    store/src/memory/table/room.rs: self.entries.slots() / 3 * 2;
+    store/src/memory/table/room.rs: self.slots() / 3 * 2;
   up to an eighth of the limit, but at least 2
     store/src/memory/table.rs: FORGIVEN_PART: u64 = 8;
     store/src/memory/table.rs: MIN_FORGIVEN: u64 = 2;
