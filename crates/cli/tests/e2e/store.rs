@@ -193,7 +193,8 @@ const DENIALS_REMEMBERED: Duration = Duration::from_millis(1_100);
 const STOPPED_FOR: Duration = Duration::from_secs(5);
 
 pub(crate) fn is_active(service: &Service) -> bool {
-    service.metric(r#"ratekeeper_fallback_active{store="redis"}"#) > 0.0
+    // While the breaker is closed, denials of the store are still remembered.
+    service.metric(r#"ratekeeper_store_breaker_state{store="redis"}"#) > 0.0
 }
 
 pub(crate) fn until(service: &Service, active: bool) {
