@@ -16,9 +16,9 @@
 //!   they are: less is admitted.
 
 use ratekeeper_core::{Charge, Key, LeaseId, Limit, Mode, Outage, Permits, Receipt, Time, Verdict};
-use ratekeeper_policy::{Corrected, Correction, Facts, Policy, Report};
+use ratekeeper_policy::{Corrected, Correction, Facts, Report, Rule};
 #[cfg(feature = "tower")]
-use ratekeeper_policy::{CostSource, Rule};
+use ratekeeper_policy::{CostSource, Policy};
 use ratekeeper_store::{ActualCost, ChargeOrigin, Settled, Store, StoreError};
 use smallvec::SmallVec;
 
