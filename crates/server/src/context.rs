@@ -230,9 +230,9 @@ impl ServiceContext {
             });
         }
         let mut others = CLIENT_FIELDS.into_iter();
-        if let Some(other) = others.find(|name| headers.contains_key(*name))
-            && lines.is_empty()
+        if lines.is_empty()
             && policy.client_ip.trusts(peer)
+            && let Some(other) = others.find(|name| headers.contains_key(*name))
         {
             self.notice_of_proxy(policy.version, peer, || {
                 format!(

@@ -249,22 +249,22 @@ impl<'s> LimitsSnapshot<'s> {
             (name, counts)
         });
         table::SETTLEMENTS.rows(out, &results, ended);
-        let loans = self.all();
-        let loans = loans.filter_map(|it| Some(([&*it.name], self.in_use(it.rule)?)));
-        table::CONCURRENCY_IN_USE.each(out, loans);
+        let lent = self.all().filter(|it| self.lends(it.rule));
+        let in_use = lent.map(|it| ([&*it.name], self.in_use(it.rule)));
+        table::CONCURRENCY_IN_USE.each(out, in_use);
     }
 
-    /// Returns the permits of a limit in use; `None` if it has no `concurrency`. Those of a shared
-    /// store are not known here.
-    fn in_use(&self, rule: &Rule) -> Option<u64> {
-        let store = self.sources.keeper.store();
-        if store.shared().is_some() {
-            return None;
-        }
-        rule.limit.algorithm.concurrency()?;
+    /// Returns true if a limit lends permits here; those of a shared store are not known.
+    fn lends(&self, rule: &Rule) -> bool {
+        let is_here = self.sources.keeper.store().shared().is_none();
+        is_here && rule.limit.algorithm.concurrency().is_some()
+    }
+
+    /// Returns the permits of a limit in use.
+    fn in_use(&self, rule: &Rule) -> u64 {
+        let store = self.sources.keeper.store().local();
         let each = rule.limits();
-        let each = each.map(|limit| store.local().loans(limit, self.now).in_use);
-        Some(each.sum())
+        each.map(|limit| store.loans(limit, self.now).in_use).sum()
     }
 
     /// Writes the keys of limits.
@@ -280,7 +280,7 @@ impl<'s> LimitsSnapshot<'s> {
         let evicted = of_limits().map(|(name, used)| (name, used.evicted));
         let evicted = evicted.map(|(name, it)| (name, [it.idle, it.budget]));
         table::KEYS_EVICTED.rows(out, &["idle", "budget"], evicted);
-        let lent = self.all().filter(|it| self.in_use(it.rule).is_some());
+        let lent = self.all().filter(|it| self.lends(it.rule));
         let lapsed = lent.map(|it| ([&*it.name], usage_of(&usage, it.row.id).lapsed));
         table::LEASES_EXPIRED.each(out, lapsed);
     }
