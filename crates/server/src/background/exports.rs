@@ -92,8 +92,9 @@ impl Exports {
 }
 
 impl RunningExports {
-    /// Sends the messages that wait, until all are sent or 5 s have passed.
-    pub(crate) async fn end(&mut self) {
+    /// Ends the alerts, and sends the messages that wait, until all are sent or 5 s have passed.
+    pub(crate) async fn end(&mut self, shared: &ServiceContext) {
+        shared.end_alerts();
         self.close.send_replace(true);
         let all = async {
             for (_, task) in &mut self.tasks {
@@ -103,8 +104,9 @@ impl RunningExports {
         let _ = timeout(LAST_MESSAGES, all).await;
     }
 
-    /// Gives up the messages that were not sent.
-    pub(crate) fn stop(self) {
+    /// Ends the alerts if they go on, and gives up the messages that were not sent.
+    pub(crate) fn stop(self, shared: &ServiceContext) {
+        shared.end_alerts();
         for (task, _) in self.tasks.iter().filter(|(_, task)| !task.is_finished()) {
             tracing::warn!(event = "export.stopped", task, "messages were not sent");
         }

@@ -94,8 +94,7 @@ impl ServiceRun {
             }
             if is_passed_on {
                 // Before the sockets are left, where connections wait for the end of this process.
-                shared.end_alerts();
-                exports.end().await;
+                exports.end(&shared).await;
             }
             leave.send_replace(true);
             for accepting in [http, proxy, grpc].into_iter().flatten() {
@@ -108,8 +107,7 @@ impl ServiceRun {
                 () = async { grace.await; sleep(capacity.drain).await } => {}
             }
             if !is_passed_on {
-                shared.end_alerts();
-                exports.end().await;
+                exports.end(&shared).await;
             }
             let admin_ended = async {
                 if let Some(accepting) = admin {
@@ -127,7 +125,7 @@ impl ServiceRun {
         if let Some(watcher) = self.watcher.take() {
             watcher.stop();
         }
-        exports.stop();
+        exports.stop(&shared);
         state::saving::save(&shared).await;
         if let Some(workers) = Arc::into_inner(workers) {
             workers.stop();
