@@ -90,13 +90,14 @@ pub(crate) fn put(client: &GatewayClient, host: Option<&HeaderValue>, headers: &
     }
     let peer = client.peer.to_canonical();
     let mut element = String::with_capacity(USUAL_ELEMENT);
+    let by_socket = peer.is_unspecified();
     let (before, after) = match peer {
-        _ if peer.is_unspecified() => ("for=unknown", ""),
+        _ if by_socket => ("for=unknown", ""),
         IpAddr::V4(_) => ("for=", ""),
         IpAddr::V6(_) => ("for=\"[", "]\""),
     };
     element.push_str(before);
-    if !peer.is_unspecified() {
+    if !by_socket {
         push_address(&mut element, peer);
     }
     let address = before.len()..element.len();
@@ -106,9 +107,10 @@ pub(crate) fn put(client: &GatewayClient, host: Option<&HeaderValue>, headers: &
     }
     element.extend([";proto=", client.scheme.into()]);
     let element = Bytes::from(element);
-    let address = match element.slice(address) {
-        none if none.is_empty() => Bytes::from_static(b"unix:"), // as nginx names it
-        address => address,
+    let address = if by_socket {
+        Bytes::from_static(b"unix:") // nginx writes the same
+    } else {
+        element.slice(address)
     };
     // The parts are values, so the whole is one.
     for (name, value) in [(header::FORWARDED, element), (FOR, address)] {
