@@ -59,7 +59,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// When the store cannot answer.
     pub async fn release(&self, permits: &[Permit]) -> Result<Vec<Permits>, StoreError> {
         let (policy, now) = (self.policy(), self.clock().now());
-        let (at, holds) = holds(permits, &policy, self.clock().origin().unix_nanos(now));
+        let (at, holds) = holds(permits, &policy, self.wall_origin().unix_nanos(now));
         let released = self.store().release(&holds, now).await?;
         Ok(spread(permits.len(), &at, released))
     }
@@ -71,7 +71,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
     /// When the store cannot answer.
     pub async fn renew(&self, permits: &[Permit]) -> Result<Vec<Option<Nanos>>, StoreError> {
         let (policy, now) = (self.policy(), self.clock().now());
-        let (at, holds) = holds(permits, &policy, self.clock().origin().unix_nanos(now));
+        let (at, holds) = holds(permits, &policy, self.wall_origin().unix_nanos(now));
         let renewed = self.store().renew(&holds, now).await?;
         Ok(spread(permits.len(), &at, renewed))
     }

@@ -237,7 +237,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         end: Option<Time>,
     ) -> Result<(), StoreError> {
         let (policy, now) = (self.policy(), self.clock().now());
-        let unix_nanos = self.clock().origin().unix_nanos(now);
+        let unix_nanos = self.wall_origin().unix_nanos(now);
         let settled = made.iter().filter(|charge| charge.is_made);
         let settled = settled.filter_map(|charge| {
             let limit = policy.limit_of(&charge.limit, charge.key(), unix_nanos)?;

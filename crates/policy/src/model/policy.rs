@@ -234,7 +234,9 @@ impl Policy {
         if let Some(variant) = rule.variants.exact_of_key(key, unix_nanos) {
             return Some(&variant.limit);
         }
-        let is_override = numbers.starts_with(|first: char| first.is_ascii_digit());
+        // A plan that is gone has a letter in its name, and no `/`.
+        let has_letter = numbers.contains(|letter: char| letter.is_ascii_alphabetic());
+        let is_override = !has_letter || numbers.contains('/');
         let same = rule.limits().find(|limit| &*limit.name == name);
         same.or_else(|| is_override.then_some(&rule.limit))
     }
