@@ -1,7 +1,7 @@
 //! Reports that come late, and ids that are not genuine: no permit comes back twice.
 
 use ratekeeper::core::Nanos;
-use ratekeeper::{Clock as _, DecisionId, Report, Reported, at_once};
+use ratekeeper::{Answer, Clock as _, DecisionId, Report, Reported, at_once};
 
 use super::reports::{LOGINS, TOKENS, check, keeper, left, login, policy, report, status};
 
@@ -134,5 +134,35 @@ fn a_report_finds_its_charge_under_other_numbers_of_the_key() {
                 }
             }
         }
+    }
+}
+
+/// A faster number pays a charge sooner than its own would have: what comes back then is the excess
+/// that `explain` states, each permit once.
+#[test]
+fn after_a_faster_number_no_permit_comes_back_twice() {
+    for algorithm in ["token-bucket", "leaky-bucket", "quota-reset", "exponential"] {
+        let with = |quota: &str| {
+            format!(
+                "[[limit]]\nname = \"a\"\nkey = [\"attr:user\"]\nlimit = \"{quota}\"\n\
+                 algorithm = \"{algorithm}\"\ncount = {{ status = [401] }}\nreport_within = \"1h\"\n"
+            )
+        };
+        let keeper = keeper(&with("10/1h"));
+        let passed = || {
+            (0..20)
+                .map(|_| login(&keeper, "ann"))
+                .filter(Answer::allowed)
+        };
+        let made: Vec<_> = passed().collect();
+        keeper.install(policy(&with("10/10s")));
+        keeper.clock().advance(Nanos::from_secs(10));
+        let again = passed().count();
+        assert!(again <= 10, "{algorithm}: {again}");
+        for answer in made.iter().chain(&made) {
+            report(&keeper, answer, &status(200));
+        }
+        let back = passed().count();
+        assert!(back <= made.len(), "{algorithm}: {back}");
     }
 }
