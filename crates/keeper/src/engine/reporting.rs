@@ -16,9 +16,9 @@
 //!   they are: less is admitted.
 
 use ratekeeper_core::{Charge, Key, LeaseId, Limit, Mode, Outage, Permits, Receipt, Time, Verdict};
-use ratekeeper_policy::{Corrected, Correction, Facts, Report, Rule};
+use ratekeeper_policy::{Corrected, Correction, Facts, Policy, Report};
 #[cfg(feature = "tower")]
-use ratekeeper_policy::{CostSource, Policy};
+use ratekeeper_policy::{CostSource, Rule};
 use ratekeeper_store::{ActualCost, ChargeOrigin, Settled, Store, StoreError};
 use smallvec::SmallVec;
 
@@ -241,14 +241,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         let settled = made.iter().filter(|charge| charge.is_made);
         let settled = settled.filter_map(|charge| {
             let limit = policy.limit_of(&charge.limit, charge.key(), unix_nanos)?;
-            settled_by(
-                policy.rule(charge.rule())?,
-                limit,
-                charge,
-                made,
-                origin,
-                report,
-            )
+            settled_by(&policy, limit, charge, made, origin, report)
         });
         let settled: SmallVec<[Settled<'_>; 4]> = settled.collect();
         if !settled.is_empty() {
@@ -301,14 +294,14 @@ pub(crate) fn record<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
 /// Returns a charge under `limit` with the actual cost; `None` if it stays. `all` are the charges of
 /// its request.
 fn settled_by<'a>(
-    rule: &Rule,
+    policy: &Policy,
     limit: &'a Limit,
     made: &'a MadeCharge,
     all: &[MadeCharge],
     origin: ChargeOrigin,
     report: &Report,
 ) -> Option<Settled<'a>> {
-    let corrected = rule.correction.as_deref()?;
+    let corrected = policy.rule(made.rule())?.correction.as_deref()?;
     let used = match corrected.correct(made.rule(), made.cost, report) {
         Corrected::Cost(used) if used == made.cost => return None,
         Corrected::Cost(used) => ActualCost::Permits(used),
