@@ -77,17 +77,6 @@ impl<'t> Findings<'t> {
         }
     }
 
-    /// Adds an error at `at`; a help can be added to the returned finding.
-    pub(crate) fn error(
-        &self,
-        code: &'static str,
-        at: Range<usize>,
-        message: impl Into<String>,
-        label: impl Into<String>,
-    ) -> RefMut<'_, Diagnostic> {
-        self.push(code, Severity::Error, at, &message.into(), &label.into())
-    }
-
     /// Returns a help for a word that is not known: the nearest one as the value of a field, where
     /// there is one, and otherwise the help of `other`.
     pub(crate) fn meant<'k>(
@@ -99,17 +88,6 @@ impl<'t> Findings<'t> {
     ) -> String {
         let near = self.nearest(word, known);
         near.map_or_else(other, |near| format!("did you mean {field}\"{near}\"?"))
-    }
-
-    /// Adds a lint at `at`.
-    pub(crate) fn warning(
-        &self,
-        code: &'static str,
-        at: Range<usize>,
-        message: impl Into<String>,
-        label: impl Into<String>,
-    ) -> RefMut<'_, Diagnostic> {
-        self.push(code, Severity::Warning, at, &message.into(), &label.into())
     }
 
     /// Records that TOML could not read the line that holds `at`.
@@ -197,11 +175,11 @@ impl<'t> Findings<'t> {
         code: &'static str,
         severity: Severity,
         at: Range<usize>,
-        message: &str,
-        label: &str,
+        message: impl Into<String>,
+        label: impl Into<String>,
     ) -> RefMut<'_, Diagnostic> {
         let at = one_line(self.text, at);
-        let [message, mut label] = [message, label].map(bounded);
+        let [message, mut label] = [message.into(), label.into()].map(|words| bounded(&words));
         if severity == Severity::Error
             && at.len() <= MAX_QUOTED
             && let Some(odd) = self.text[at.clone()].chars().find(|c| !c.is_ascii())

@@ -6,7 +6,7 @@
 use std::cell::RefMut;
 use std::ops::Range;
 
-use super::diagnostic::{Diagnostic, Findings};
+use super::diagnostic::{Diagnostic, Findings, Severity};
 use super::reason::Reason;
 use crate::ValueError;
 
@@ -22,18 +22,26 @@ pub(crate) struct Spot<'a> {
     end: usize,
 }
 
-impl<'a> Spot<'a> {
-    pub(crate) fn new(findings: &'a Findings<'a>, range: Range<usize>) -> Self {
-        Self {
-            findings,
+impl<'t> Findings<'t> {
+    /// Returns a place of the text.
+    pub(crate) fn at(&'t self, range: Range<usize>) -> Spot<'t> {
+        Spot {
+            findings: self,
             start: range.start,
             end: range.end,
         }
     }
+}
 
+impl<'a> Spot<'a> {
     /// Returns another place of the same text.
     pub(crate) fn of(self, range: Range<usize>) -> Self {
-        Self::new(self.findings, range)
+        self.findings.at(range)
+    }
+
+    /// Returns the place from here to the end of another one.
+    pub(crate) fn to(self, last: Self) -> Self {
+        self.of(self.start..last.end.max(self.end))
     }
 
     /// Returns its line, from 1.
@@ -77,7 +85,8 @@ pub(crate) fn error<'a>(
     message: impl Into<String>,
     label: impl Into<String>,
 ) -> RefMut<'a, Diagnostic> {
-    at.findings.error(code, at.range(), message, label)
+    let severity = Severity::Error;
+    at.findings.push(code, severity, at.range(), message, label)
 }
 
 /// Reports an error with its reason, which is the label and the help.
@@ -109,5 +118,6 @@ pub(crate) fn warning<'a>(
     message: impl Into<String>,
     label: impl Into<String>,
 ) -> RefMut<'a, Diagnostic> {
-    at.findings.warning(code, at.range(), message, label)
+    let severity = Severity::Warning;
+    at.findings.push(code, severity, at.range(), message, label)
 }

@@ -127,7 +127,7 @@ impl<'a> VariantReader<'a> {
         };
         let table = draft.table;
         let findings = Findings::new("");
-        let text = At::new(set.text, Spot::new(&findings, 0..0));
+        let text = At::new(set.text, findings.at(0..0));
         let quantity = written_with(table, &text)
             .and_then(|written| quantity(table.with(&written, &findings), around));
         let mut found = findings.finish().into_iter();

@@ -9,18 +9,17 @@
 //! A configuration is accepted whole or not at all.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use ratekeeper_core::Origin;
 
 use super::grant::{grant, replaces};
-use super::read::{CheckedTable, TablePlace, YamlText};
+use super::read::{CheckedTable, TablePlace};
 use super::rule::LevelName;
 use super::tree::{DescriptorLevel, TreeNode, WantedValue};
 use super::yaml;
 use super::{Domain, EnvoyConfig, EnvoyRule, EnvoySettings, RuleId};
-use crate::config::{Diagnostic, Findings, codes, sha, shown};
+use crate::config::{Diagnostic, Findings, Spot, Text, codes, error, sha, shown};
 
 /// Maximum number of domains of a configuration.
 const MAX_DOMAINS: usize = 1_000;
@@ -78,8 +77,8 @@ pub fn load(
     let mut errors = false;
     let mut findings = Vec::with_capacity(files.len());
     for file in files {
-        let mut out = Findings::new(file.text);
-        loader.file(file, &mut out);
+        let out = Findings::new(file.text);
+        loader.file(file, &out);
         errors |= out.has_errors();
         findings.push(out.finish());
     }
@@ -111,26 +110,26 @@ struct DescriptorPath {
 }
 
 /// Descriptors of one level in this file, with their places.
-type SeenDescriptors<'n> = HashMap<(&'n str, &'n str), Range<usize>>;
+type SeenDescriptors<'n> = HashMap<(&'n str, &'n str), Spot<'n>>;
 
 impl Loader {
-    fn file(&mut self, file: &File<'_>, out: &mut Findings<'_>) {
+    fn file(&mut self, file: &File<'_>, out: &Findings<'_>) {
         let Some(node) = yaml::parse(file.text, out) else {
             return;
         };
-        let Some(root) = CheckedTable::new(&node, TablePlace::File, out) else {
+        let Some(root) = CheckedTable::new(&node, TablePlace::File) else {
             return;
         };
-        let domain = root.text("domain", out);
+        let domain = root.text("domain");
         if root.lacks("domain") {
             let at = root.place_of("domain");
             let message = "the file has no domain";
             let label = "no `domain` here";
-            out.error(codes::ENVOY_NO_DOMAIN, at, message, label)
+            error(codes::ENVOY_NO_DOMAIN, at, message, label)
                 .help("write domain: NAME, as in the rate limit filter of Envoy");
         }
-        let (name, mut top) = match &domain {
-            Some(domain) => (domain.value, self.domain(domain, file.name, out)),
+        let (name, mut top) = match domain {
+            Some(domain) => (domain.value, self.domain(domain, file.name)),
             None => ("", None),
         };
         let way = DescriptorPath {
@@ -139,25 +138,20 @@ impl Loader {
         };
         let mut scratch = DescriptorLevel::default();
         let level = top.as_mut().map_or(&mut scratch, |domain| &mut domain.top);
-        self.level(&root, &way, level, out);
+        self.level(&root, &way, level);
         if let Some(domain) = top {
             self.config.domains.insert(name.into(), domain);
         }
     }
 
     /// Takes the domain of a file out, to be added to; `None` if the file may not add to it.
-    fn domain(
-        &mut self,
-        name: &YamlText<'_>,
-        file: &str,
-        out: &mut Findings<'_>,
-    ) -> Option<Domain> {
+    fn domain(&mut self, name: Text<'_>, file: &str) -> Option<Domain> {
         if let Some(first) = self.owners.get(name.value)
             && !self.config.settings.merge_domains
         {
             let message = format!("the domain `{}` is described twice", shown(name.value));
             let label = format!("described in {} already", shown(first));
-            out.error(codes::ENVOY_DOMAIN_TWICE, name.at.clone(), message, label)
+            error(codes::ENVOY_DOMAIN_TWICE, name.at, message, label)
                 .help("put both into one file, or set merge_domains = true under [envoy]");
             return None;
         }
@@ -167,7 +161,7 @@ impl Loader {
         if self.owners.len() > MAX_DOMAINS {
             let message = format!("there are more than {MAX_DOMAINS} domains");
             let label = "one too many";
-            out.error(codes::ENVOY_BOUNDS, name.at.clone(), message, label)
+            error(codes::ENVOY_BOUNDS, name.at, message, label)
                 .help("distinguish callers by the first key of their descriptors");
             return None;
         }
@@ -176,16 +170,10 @@ impl Loader {
     }
 
     /// Adds the descriptors of a table to a level.
-    fn level(
-        &mut self,
-        of: &CheckedTable<'_>,
-        way: &DescriptorPath,
-        level: &mut DescriptorLevel,
-        out: &mut Findings<'_>,
-    ) {
+    fn level(&mut self, of: &CheckedTable<'_>, way: &DescriptorPath, level: &mut DescriptorLevel) {
         let mut seen = SeenDescriptors::new();
-        for table in of.tables("descriptors", TablePlace::Descriptor, out) {
-            self.descriptor(&table, way, level, &mut seen, out);
+        for table in of.tables("descriptors", TablePlace::Descriptor) {
+            self.descriptor(&table, way, level, &mut seen);
         }
     }
 
@@ -195,60 +183,54 @@ impl Loader {
         way: &DescriptorPath,
         level: &mut DescriptorLevel,
         seen: &mut SeenDescriptors<'n>,
-        out: &mut Findings<'_>,
     ) {
-        let key = table.text("key", out);
+        let key = table.text("key");
         if table.lacks("key") {
             let at = table.place_of("key");
             let message = "a descriptor has no key";
             let label = "no `key` here";
-            out.error(codes::ENVOY_NO_KEY, at, message, label)
+            error(codes::ENVOY_NO_KEY, at, message, label)
                 .help("write key: NAME, as in the descriptors of the calls");
         }
-        let value = table.text("value", out);
-        let [key_text, value_text] = [&key, &value].map(|it| it.as_ref().map_or("", |it| it.value));
+        let value = table.text("value");
+        let [key_text, value_text] = [key, value].map(|it| it.map_or("", |it| it.value));
         let wanted = WantedValue::new(value_text);
-        let way = way.down(table, key_text, wanted, out);
+        let way = way.down(table, key_text, wanted);
         let mut node = TreeNode {
-            rule: self.rule(table, &way, out),
+            rule: self.rule(table, &way),
             below: DescriptorLevel::default(),
         };
-        self.level(table, &way, &mut node.below, out);
+        self.level(table, &way, &mut node.below);
         if key.is_none() {
             return;
         }
         let at = table.place_of("key");
-        let first = seen.insert((key_text, value_text), at.clone());
+        let first = seen.insert((key_text, value_text), at);
         if first.is_none() && level.add(key_text, wanted, node) {
             return;
         }
         let message = format!("the descriptor `{}` is defined twice", shown(&way.path));
-        let label = match &first {
+        let label = match first {
             Some(_) => "the same key and value again",
             None => "another file of this domain defines it already",
         };
-        let mut finding = out.error(codes::ENVOY_DESCRIPTOR_TWICE, at, message, label);
+        let mut finding = error(codes::ENVOY_DESCRIPTOR_TWICE, at, message, label);
         finding.help("merge the two into one");
         if let Some(first) = first {
             finding.related(first);
         }
     }
 
-    fn rule(
-        &mut self,
-        table: &CheckedTable<'_>,
-        way: &DescriptorPath,
-        out: &mut Findings<'_>,
-    ) -> Option<Arc<EnvoyRule>> {
-        let shadow = table.flag("shadow_mode", out);
-        let quota = table.flag("quota_mode", out);
-        let detailed = table.flag("detailed_metric", out);
-        let metadata = table.free("metadata", out);
+    fn rule(&mut self, table: &CheckedTable<'_>, way: &DescriptorPath) -> Option<Arc<EnvoyRule>> {
+        let shadow = table.flag("shadow_mode");
+        let quota = table.flag("quota_mode");
+        let detailed = table.flag("detailed_metric");
+        let metadata = table.free("metadata");
         let limit = table.field("rate_limit")?;
-        let limit = CheckedTable::new(limit, TablePlace::RateLimit, out)?;
-        let grant = grant(&limit, out);
-        let name = limit.text("name", out);
-        let replaces = replaces(&limit, name.as_ref(), out);
+        let limit = CheckedTable::new(limit, TablePlace::RateLimit)?;
+        let grant = grant(&limit);
+        let name = limit.text("name");
+        let replaces = replaces(&limit, name);
         let levels = way.levels.iter().map(|level| match level {
             LevelName::Written(_) if detailed => LevelName::Requested,
             level => level.clone(),
@@ -271,25 +253,19 @@ impl Loader {
 
 impl DescriptorPath {
     /// Returns the way to a descriptor one level further down.
-    fn down(
-        &self,
-        table: &CheckedTable<'_>,
-        key: &str,
-        wanted: WantedValue<'_>,
-        out: &mut Findings<'_>,
-    ) -> Self {
+    fn down(&self, table: &CheckedTable<'_>, key: &str, wanted: WantedValue<'_>) -> Self {
         let written = match wanted {
             WantedValue::Any => key.to_owned(),
             WantedValue::Exact(value) | WantedValue::Like(value) => format!("{key}_{value}"),
         };
-        let is_shared = table.flag("share_threshold", out);
+        let is_shared = table.flag("share_threshold");
         if is_shared && !matches!(wanted, WantedValue::Like(_)) {
             let at = table.place_of("share_threshold");
             let message = "`share_threshold` without a wildcard shares nothing";
-            out.error(codes::ENVOY_SHARE, at, message, "the value has no `*`")
+            error(codes::ENVOY_SHARE, at, message, "the value has no `*`")
                 .help("write a value with a `*`, or leave share_threshold out");
         }
-        let by_value = table.flag("value_to_metric", out);
+        let by_value = table.flag("value_to_metric");
         let mut down = self.clone();
         down.path.push('.');
         down.path.push_str(&written);

@@ -10,12 +10,10 @@
 //!
 //! A key that stands where it does nothing is a warning: the Go service loads such files.
 
-use std::ops::Range;
-
 use serde_json::{Map, Number, Value};
 
 use super::yaml::{Content, YamlNode, flag, is_null, is_number};
-use crate::config::{Findings, codes, shown};
+use crate::config::{Spot, Text, codes, error, shown, warning};
 
 /// Maximum size in bytes of a domain, key, value or name.
 const MAX_TEXT: usize = 1_024;
@@ -63,49 +61,39 @@ impl TablePlace {
     }
 }
 
-/// A text as it is written, and where.
-pub(super) struct YamlText<'n> {
-    pub(super) value: &'n str,
-    pub(super) at: Range<usize>,
-}
-
 /// A table with fields that have been compared with the allowed ones.
 #[derive(Debug)]
 pub(super) struct CheckedTable<'n> {
-    node: &'n YamlNode,
+    node: &'n YamlNode<'n>,
     /// Fields that unknown ones were probably meant to be, and that so are not missing.
     meant: Vec<&'static str>,
 }
 
 impl<'n> CheckedTable<'n> {
     /// Reports fields that do not belong here.
-    pub(super) fn new(
-        node: &'n YamlNode,
-        place: TablePlace,
-        out: &mut Findings<'_>,
-    ) -> Option<Self> {
+    pub(super) fn new(node: &'n YamlNode<'n>, place: TablePlace) -> Option<Self> {
         let mut meant = Vec::new();
         let Content::Table(entries) = &node.content else {
             if place == TablePlace::File && node.is_null() {
                 return Some(Self { node, meant });
             }
-            return wrong(node, place.what(), "a table", EXAMPLE, out);
+            return wrong(node, place.what(), "a table", EXAMPLE);
         };
         for (key, _) in entries {
-            let Some(name) = field_name(key, out) else {
+            let Some(name) = field_name(key) else {
                 continue;
             };
             match FIELDS.iter().find(|(known, _)| *known == name) {
-                None => meant.extend(unknown(name, key, place, out)),
+                None => meant.extend(unknown(name, key, place)),
                 Some((_, places)) if places.contains(&place) => {}
-                Some((_, places)) => misplaced(name, key, places, place, out),
+                Some((_, places)) => misplaced(name, key, places, place),
             }
         }
         Some(Self { node, meant })
     }
 
     /// Returns a field, unless it is null.
-    pub(super) fn field(&self, name: &str) -> Option<&'n YamlNode> {
+    pub(super) fn field(&self, name: &str) -> Option<&'n YamlNode<'n>> {
         self.node.get(name).filter(|node| !node.is_null())
     }
 
@@ -119,30 +107,30 @@ impl<'n> CheckedTable<'n> {
     }
 
     /// Reads a text as written; an empty one is `None`.
-    pub(super) fn text(&self, name: &str, out: &mut Findings<'_>) -> Option<YamlText<'n>> {
+    pub(super) fn text(&self, name: &str) -> Option<Text<'n>> {
         let node = self.field(name)?;
         let Some(value) = node.text() else {
             let what = format!("`{name}`");
-            return wrong(node, &what, "a string", "write it on one line", out);
+            return wrong(node, &what, "a string", "write it on one line");
         };
         if value.len() > MAX_TEXT {
             let message = format!("`{name}` has {} bytes", value.len());
             let label = format!("at most {MAX_TEXT} bytes");
-            out.error(codes::ENVOY_BOUNDS, node.at.clone(), message, label)
+            error(codes::ENVOY_BOUNDS, node.at, message, label)
                 .help("use a shorter string, here and in the calls");
             return None;
         }
-        let at = node.at.clone();
-        (!value.is_empty()).then_some(YamlText { value, at })
+        let at = node.at;
+        (!value.is_empty()).then_some(Text { value, at })
     }
 
     /// Returns the range of a field, or else of the table.
-    pub(super) fn place_of(&self, name: &str) -> Range<usize> {
-        self.node.get(name).unwrap_or(self.node).at.clone()
+    pub(super) fn place_of(&self, name: &str) -> Spot<'n> {
+        self.node.get(name).unwrap_or(self.node).at
     }
 
     /// Reads a flag; false if not stated.
-    pub(super) fn flag(&self, name: &str, out: &mut Findings<'_>) -> bool {
+    pub(super) fn flag(&self, name: &str) -> bool {
         let Some(node) = self.field(name) else {
             return false;
         };
@@ -153,11 +141,11 @@ impl<'n> CheckedTable<'n> {
         }
         let what = format!("`{name}`");
         let example = format!("write {name}: true, or {name}: false");
-        wrong(node, &what, "true or false", &example, out).unwrap_or_default()
+        wrong(node, &what, "true or false", &example).unwrap_or_default()
     }
 
     /// Reads a whole number of up to 32 bits.
-    pub(super) fn number(&self, name: &str, out: &mut Findings<'_>) -> Option<u32> {
+    pub(super) fn number(&self, name: &str) -> Option<u32> {
         let node = self.field(name)?;
         let what = format!("`{name}`");
         let example = format!("write {name}: 100");
@@ -169,47 +157,40 @@ impl<'n> CheckedTable<'n> {
         let number = digits.parse::<f64>().ok().filter(|_| is_number(&digits));
         let Some(number) = number.filter(|it| it.fract() == 0.0 && !is_octal) else {
             let kind = if is_octal { "decimal" } else { "whole" };
-            return wrong(node, &what, &format!("a {kind} number"), &example, out);
+            return wrong(node, &what, &format!("a {kind} number"), &example);
         };
         // Every whole number up to 2^32 is an `f64` exactly; the sum is no negative zero.
         let whole = (number + 0.0).to_string().parse().ok();
         if whole.is_none() {
             let message = format!("{what} is out of range: {}", shown(text));
             let label = "expected 0 to 4294967295";
-            out.error(codes::OUT_OF_RANGE, node.at.clone(), message, label)
-                .help(example);
+            error(codes::OUT_OF_RANGE, node.at, message, label).help(example);
         }
         whole
     }
 
     /// Reads a table of any names and values as JSON.
-    pub(super) fn free(&self, name: &str, out: &mut Findings<'_>) -> Option<Map<String, Value>> {
+    pub(super) fn free(&self, name: &str) -> Option<Map<String, Value>> {
         let node = self.field(name)?;
-        match json(node, out) {
+        match json(node) {
             Value::Object(object) => Some(object),
-            _ => wrong(node, &format!("`{name}`"), "a table", EXAMPLE, out),
+            _ => wrong(node, &format!("`{name}`"), "a table", EXAMPLE),
         }
     }
 
     /// Returns the tables of a list; items that are no tables are reported and left out.
-    pub(super) fn tables(
-        &self,
-        name: &str,
-        place: TablePlace,
-        out: &mut Findings<'_>,
-    ) -> Vec<Self> {
+    pub(super) fn tables(&self, name: &str, place: TablePlace) -> Vec<Self> {
         let Some(node) = self.field(name) else {
             return Vec::new();
         };
         let Content::List(list) = &node.content else {
             let what = format!("`{name}`");
-            return wrong(node, &what, "a list", "begin each item with `- `", out)
-                .unwrap_or_default();
+            return wrong(node, &what, "a list", "begin each item with `- `").unwrap_or_default();
         };
         let mut tables = Vec::with_capacity(list.len());
         for element in list {
             if let Content::Table(_) = element.content {
-                tables.extend(Self::new(element, place, out));
+                tables.extend(Self::new(element, place));
                 continue;
             }
             let message = format!("`{name}` is a list of tables, not of {}", plural(element));
@@ -218,14 +199,13 @@ impl<'n> CheckedTable<'n> {
                 _ => "write each as `- key: name`, with its fields below",
             };
             let label = "expected a table";
-            out.error(codes::ENVOY_LIST, element.at.clone(), message, label)
-                .help(example);
+            error(codes::ENVOY_LIST, element.at, message, label).help(example);
         }
         tables
     }
 }
 
-fn plural(node: &YamlNode) -> &'static str {
+fn plural(node: &YamlNode<'_>) -> &'static str {
     match &node.content {
         Content::Plain(text) if is_null(text) => "nothing",
         Content::Plain(text) if is_number(text) => "numbers",
@@ -235,34 +215,30 @@ fn plural(node: &YamlNode) -> &'static str {
 }
 
 /// Returns the name of a field, if it is a text.
-fn field_name<'n>(key: &'n YamlNode, out: &mut Findings<'_>) -> Option<&'n str> {
+fn field_name<'n>(key: &'n YamlNode<'_>) -> Option<&'n str> {
     let kind = match &key.content {
         Content::Plain(text) if key.kind() == "a string" => return Some(text),
         Content::Quoted(text) => return Some(text),
         _ => key.kind(),
     };
-    not_a_name(key, kind, out);
+    not_a_name(key, kind);
     None
 }
 
 /// Reports the name of a field that is none.
-fn not_a_name(key: &YamlNode, kind: &str, out: &mut Findings<'_>) {
+fn not_a_name(key: &YamlNode<'_>, kind: &str) {
     let message = format!("the name of a field must be a string, not {kind}");
     let label = "expected a string";
-    out.error(codes::ENVOY_KEY_TYPE, key.at.clone(), message, label)
+    error(codes::ENVOY_KEY_TYPE, key.at, message, label)
         .help("write the value after its field, as in value: \"5\"");
 }
 
 /// Reports an unknown field; returns the one that was probably meant.
-fn unknown(
-    name: &str,
-    key: &YamlNode,
-    place: TablePlace,
-    out: &mut Findings<'_>,
-) -> Option<&'static str> {
+fn unknown(name: &str, key: &YamlNode<'_>, place: TablePlace) -> Option<&'static str> {
     let fields = FIELDS.iter().filter(|(_, places)| places.contains(&place));
     let known: Vec<&'static str> = fields.map(|(known, _)| *known).collect();
     let all = FIELDS.iter().map(|(known, _)| *known);
+    let out = key.at.findings;
     let near = out
         .nearest(name, known.iter().copied())
         .or_else(|| out.nearest(name, all));
@@ -272,37 +248,30 @@ fn unknown(
         || "leave it out: the service has no such setting".to_owned(),
         |near| format!("did you mean `{near}`?"),
     );
-    out.error(codes::UNKNOWN_FIELD, key.at.clone(), message, label)
-        .help(help);
+    error(codes::UNKNOWN_FIELD, key.at, message, label).help(help);
     near
 }
 
-fn misplaced(
-    name: &str,
-    key: &YamlNode,
-    belongs: &[TablePlace],
-    place: TablePlace,
-    out: &mut Findings<'_>,
-) {
+fn misplaced(name: &str, key: &YamlNode<'_>, belongs: &[TablePlace], place: TablePlace) {
     let message = format!("`{name}` has no effect in {}", place.what());
     let places: Vec<_> = belongs.iter().map(|place| place.what()).collect();
     let label = format!("a field of {}", places.join(" and of "));
-    out.warning(codes::ENVOY_IGNORED, key.at.clone(), message, label)
+    warning(codes::ENVOY_IGNORED, key.at, message, label)
         .help("move it, or leave it out: the Go service ignores it too");
 }
 
 /// Returns a value as JSON; fields with keys that are no scalars are reported and left out.
-fn json(node: &YamlNode, out: &mut Findings<'_>) -> Value {
+fn json(node: &YamlNode<'_>) -> Value {
     match &node.content {
         Content::Plain(text) => scalar(text),
         Content::Quoted(text) => Value::String(text.clone()),
-        Content::List(list) => list.iter().map(|node| json(node, out)).collect(),
+        Content::List(list) => list.iter().map(json).collect(),
         Content::Table(fields) => {
             let mut object = Map::new();
             for (key, value) in fields {
                 match key.text() {
-                    Some(name) => drop(object.insert(name.to_owned(), json(value, out))),
-                    None => not_a_name(key, key.kind(), out),
+                    Some(name) => drop(object.insert(name.to_owned(), json(value))),
+                    None => not_a_name(key, key.kind()),
                 }
             }
             Value::Object(object)
@@ -328,16 +297,9 @@ fn scalar(text: &str) -> Value {
 }
 
 /// Reports a value of another type; returns `None`.
-fn wrong<T>(
-    node: &YamlNode,
-    what: &str,
-    wanted: &str,
-    help: &str,
-    out: &mut Findings<'_>,
-) -> Option<T> {
+fn wrong<T>(node: &YamlNode<'_>, what: &str, wanted: &str, help: &str) -> Option<T> {
     let message = format!("{what} must be {wanted}, not {}", node.kind());
     let label = format!("expected {wanted}");
-    out.error(codes::TYPE, node.at.clone(), message, label)
-        .help(help);
+    error(codes::TYPE, node.at, message, label).help(help);
     None
 }

@@ -11,9 +11,9 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
 
-use crate::config::{Findings, codes, shown};
+use crate::config::{Findings, Spot, codes, error, shown, warning};
 
 /// Maximum size of a file in bytes.
 pub(super) const MAX_BYTES: usize = 1 << 20;
@@ -23,24 +23,27 @@ const MAX_DEPTH: usize = 64;
 const MAX_NODES: usize = 250_000;
 
 /// A value and where it stands.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct YamlNode {
+#[derive(Clone, Debug)]
+pub(super) struct YamlNode<'t> {
     /// Bytes of the text; of an alias, where it is used.
-    pub(super) at: Range<usize>,
-    pub(super) content: Content,
+    pub(super) at: Spot<'t>,
+    pub(super) content: Content<'t>,
 }
 
-#[derive(Clone, PartialEq, Debug)]
-pub(super) enum Content {
+#[derive(Clone, Debug)]
+pub(super) enum Content<'t> {
     /// Written without quotes: a number, a flag, nothing, or a text.
     Plain(String),
     /// Quoted, and so always a text.
     Quoted(String),
-    List(Vec<YamlNode>),
-    Table(Vec<(YamlNode, YamlNode)>),
+    List(Vec<YamlNode<'t>>),
+    Table(Vec<Field<'t>>),
 }
 
-impl YamlNode {
+/// A name and a value.
+type Field<'t> = (YamlNode<'t>, YamlNode<'t>);
+
+impl YamlNode<'_> {
     /// Returns the text of a scalar, however it is written.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.content {
@@ -101,11 +104,12 @@ pub(super) fn is_number(text: &str) -> bool {
 }
 
 /// Parses the first document of `text`; `None` if it cannot be read.
-pub(super) fn parse(text: &str, out: &mut Findings<'_>) -> Option<YamlNode> {
+pub(super) fn parse<'t>(text: &'t str, out: &'t Findings<'t>) -> Option<YamlNode<'t>> {
+    let start = out.at(0..0);
     if text.len() > MAX_BYTES {
         let message = format!("the file has {} bytes", text.len());
         let label = "at most 1 MiB (1,048,576 bytes)";
-        out.error(codes::TOO_LARGE, 0..0, message, label)
+        error(codes::TOO_LARGE, start, message, label)
             .help("split the domain over several files, with merge_domains = true");
         return None;
     }
@@ -114,25 +118,23 @@ pub(super) fn parse(text: &str, out: &mut Findings<'_>) -> Option<YamlNode> {
         places: ByteOffsets::new(text),
         anchors: HashMap::new(),
         room: MAX_NODES,
-        out,
+        start,
     };
-    reader.document().ok()
+    reader.document()
 }
 
-/// Error of a reader that stopped after it added a finding.
-struct Stopped;
-
-struct YamlReader<'t, 'o, 'f> {
+/// Its functions return `None` where it stops, after it added a finding.
+struct YamlReader<'t> {
     events: Parser<'t, StrInput<'t>>,
     places: ByteOffsets,
-    anchors: HashMap<usize, YamlNode>,
+    anchors: HashMap<usize, YamlNode<'t>>,
     /// Number of nodes that may still come.
     room: usize,
-    out: &'o mut Findings<'f>,
+    start: Spot<'t>,
 }
 
-impl<'t> YamlReader<'t, '_, '_> {
-    fn document(&mut self) -> Result<YamlNode, Stopped> {
+impl<'t> YamlReader<'t> {
+    fn document(&mut self) -> Option<YamlNode<'t>> {
         let mut document = None;
         loop {
             let (event, at) = self.next()?;
@@ -140,8 +142,7 @@ impl<'t> YamlReader<'t, '_, '_> {
                 Event::DocumentStart(_) if document.is_some() => {
                     let message = "a file is one document; the rest is not read";
                     let label = "the second document starts here";
-                    self.out
-                        .warning(codes::ENVOY_DOCUMENT, at, message, label)
+                    warning(codes::ENVOY_DOCUMENT, at, message, label)
                         .help("move it to a file of its own");
                     break;
                 }
@@ -154,105 +155,88 @@ impl<'t> YamlReader<'t, '_, '_> {
             }
         }
         let nothing = || YamlNode {
-            at: 0..0,
+            at: self.start,
             content: Content::Plain(String::new()),
         };
-        Ok(document.unwrap_or_else(nothing))
+        Some(document.unwrap_or_else(nothing))
     }
 
-    fn next(&mut self) -> Result<(Event<'t>, Range<usize>), Stopped> {
+    fn next(&mut self) -> Option<(Event<'t>, Spot<'t>)> {
         match self.events.next_event() {
-            Some(Ok((event, span))) => Ok((event, self.places.range(span))),
-            Some(Err(error)) => Err(self.unreadable(&error)),
-            None => Ok((Event::StreamEnd, 0..0)),
+            Some(Ok((event, span))) => Some((event, self.start.of(self.places.range(span)))),
+            Some(Err(mistake)) => {
+                let at = self.places.byte(mistake.marker().index());
+                let label = shown(mistake.info());
+                let at = self.start.of(at..at);
+                error(codes::ENVOY_YAML, at, "this is not YAML", label)
+                    .help("check indentation, quotes and brackets around here");
+                None
+            }
+            None => Some((Event::StreamEnd, self.start)),
         }
     }
 
-    fn unreadable(&mut self, error: &ScanError) -> Stopped {
-        let at = self.places.byte(error.marker().index());
-        let label = shown(error.info());
-        let help = "check indentation, quotes and brackets around here";
-        self.stop(codes::ENVOY_YAML, at..at, "this is not YAML", label, help)
-    }
-
-    /// Reports the error that ends the reading.
-    fn stop(
-        &mut self,
-        code: &'static str,
-        at: Range<usize>,
-        message: &str,
-        label: impl Into<String>,
-        help: &str,
-    ) -> Stopped {
-        self.out.error(code, at, message, label).help(help);
-        Stopped
-    }
-
-    fn node(
-        &mut self,
-        event: Event<'t>,
-        at: Range<usize>,
-        depth: usize,
-    ) -> Result<YamlNode, Stopped> {
-        self.take(1, &at)?;
+    fn node(&mut self, event: Event<'t>, at: Spot<'t>, depth: usize) -> Option<YamlNode<'t>> {
+        self.take(1, at)?;
         if depth > MAX_DEPTH {
             let message = "the file is nested too deeply";
             let label = format!("more than {MAX_DEPTH} lists and tables within one another");
-            let help = "use fewer levels: a descriptor needs no more than a call has entries";
-            return Err(self.stop(codes::ENVOY_BOUNDS, at, message, label, help));
+            error(codes::ENVOY_BOUNDS, at, message, label)
+                .help("use fewer levels: a descriptor needs no more than a call has entries");
+            return None;
         }
         let (anchor, content, end) = match event {
             Event::Alias(id) => return self.alias(id, at),
             Event::Scalar(text, style, anchor, tag) => {
-                let plain = style == ScalarStyle::Plain && !self.is_text(tag.as_deref(), &at);
+                let plain = style == ScalarStyle::Plain && !is_text(tag.as_deref(), at);
                 let text = text.into_owned();
                 let content = if plain {
                     Content::Plain(text)
                 } else {
                     Content::Quoted(text)
                 };
-                (anchor, content, at.end)
+                (anchor, content, at)
             }
             Event::SequenceStart(anchor, tag) => {
-                self.is_text(tag.as_deref(), &at);
+                is_text(tag.as_deref(), at);
                 let (list, end) = self.list(depth)?;
                 (anchor, Content::List(list), end)
             }
             Event::MappingStart(anchor, tag) => {
-                self.is_text(tag.as_deref(), &at);
+                is_text(tag.as_deref(), at);
                 let (table, end) = self.table(depth)?;
                 (anchor, Content::Table(table), end)
             }
             // By the grammar of events no other can stand where a value does.
-            _ => (0, Content::Plain(String::new()), at.end),
+            _ => (0, Content::Plain(String::new()), at),
         };
-        let at = at.start..end.max(at.end);
+        let at = at.to(end);
         let node = YamlNode { at, content };
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
         }
-        Ok(node)
+        Some(node)
     }
 
-    fn list(&mut self, depth: usize) -> Result<(Vec<YamlNode>, usize), Stopped> {
+    fn list(&mut self, depth: usize) -> Option<(Vec<YamlNode<'t>>, Spot<'t>)> {
         let mut list = Vec::new();
         loop {
             let (event, at) = self.next()?;
             if event == Event::SequenceEnd {
-                return Ok((list, at.end));
+                return Some((list, at));
             }
             list.push(self.node(event, at, depth + 1)?);
         }
     }
 
-    fn table(&mut self, depth: usize) -> Result<(Vec<(YamlNode, YamlNode)>, usize), Stopped> {
-        let mut table: Vec<(YamlNode, YamlNode)> = Vec::new();
-        let mut merged: Vec<YamlNode> = Vec::new();
+    fn table(&mut self, depth: usize) -> Option<(Vec<Field<'t>>, Spot<'t>)> {
+        let mut table: Vec<Field<'t>> = Vec::new();
+        let mut merged = Vec::new();
         let mut seen: HashSet<String> = HashSet::new();
         let end = loop {
             let (event, at) = self.next()?;
             if event == Event::MappingEnd {
-                break at.end;
+                break at;
             }
             let key = self.node(event, at, depth + 1)?;
             let (event, at) = self.next()?;
@@ -264,8 +248,7 @@ impl<'t> YamlReader<'t, '_, '_> {
                         table.push((key, value));
                     } else {
                         let message = format!("`{}` is set twice", shown(text));
-                        self.out
-                            .error(codes::DUPLICATE_FIELD, key.at, message, "set above already")
+                        error(codes::DUPLICATE_FIELD, key.at, message, "set above already")
                             .help("keep one of the two");
                     }
                 }
@@ -273,88 +256,79 @@ impl<'t> YamlReader<'t, '_, '_> {
             }
         };
         for source in merged {
-            self.merge(source, &mut table, &mut seen);
+            merge(source, &mut table, &mut seen);
         }
-        Ok((table, end))
-    }
-
-    /// Merges `<<: *base`: adds the fields of another table that this one does not set itself.
-    fn merge(
-        &mut self,
-        source: YamlNode,
-        table: &mut Vec<(YamlNode, YamlNode)>,
-        seen: &mut HashSet<String>,
-    ) {
-        match source.content {
-            Content::Table(fields) => {
-                for (key, value) in fields {
-                    let is_new = |text: &str| seen.insert(text.to_owned());
-                    if key.text().is_some_and(is_new) {
-                        table.push((key, value));
-                    }
-                }
-            }
-            Content::List(sources) if sources.iter().all(is_table) => {
-                for source in sources {
-                    self.merge(source, table, seen);
-                }
-            }
-            _ => {
-                let message = "`<<` merges tables only";
-                let label = "expected a table or a list of tables";
-                self.out
-                    .error(codes::TYPE, source.at, message, label)
-                    .help("write the name of an anchored table, as in <<: *base");
-            }
-        }
+        Some((table, end))
     }
 
     /// Returns a copy of the node that the anchor names.
-    fn alias(&mut self, id: usize, at: Range<usize>) -> Result<YamlNode, Stopped> {
+    fn alias(&mut self, id: usize, at: Spot<'t>) -> Option<YamlNode<'t>> {
         let Some(node) = self.anchors.get(&id) else {
             let message = "an anchor contains itself";
-            let help = "write the value out in place of the alias";
-            return Err(self.stop(codes::ENVOY_YAML, at, message, "used within itself", help));
+            error(codes::ENVOY_YAML, at, message, "used within itself")
+                .help("write the value out in place of the alias");
+            return None;
         };
         let size = size(node);
-        self.take(size, &at)?;
+        self.take(size, at)?;
         let content = self.anchors[&id].content.clone();
-        Ok(YamlNode { at, content })
+        Some(YamlNode { at, content })
     }
 
-    fn take(&mut self, nodes: usize, at: &Range<usize>) -> Result<(), Stopped> {
+    fn take(&mut self, nodes: usize, at: Spot<'t>) -> Option<()> {
         if let Some(room) = self.room.checked_sub(nodes) {
             self.room = room;
-            return Ok(());
+            return Some(());
         }
         let message = "the file holds too many values";
         let label = format!("more than {MAX_NODES} keys and values, aliases unfolded");
-        let help = "split the domain over several files, with merge_domains = true";
-        Err(self.stop(codes::ENVOY_BOUNDS, at.clone(), message, label, help))
-    }
-
-    /// Returns true if a tag makes a scalar a text; reports tags with another meaning.
-    fn is_text(&mut self, tag: Option<&Tag>, at: &Range<usize>) -> bool {
-        let Some(tag) = tag else {
-            return false;
-        };
-        let known = ["str", "int", "float", "bool", "null", "seq", "map"];
-        if !tag.is_yaml_core_schema() || !known.contains(&&*tag.suffix) {
-            let message = format!("the tag `{}` has no meaning here", shown(&tag.to_string()));
-            self.out
-                .error(codes::ENVOY_YAML, at.clone(), message, "unknown tag")
-                .help("leave the tag out");
-        }
-        tag.suffix == "str"
+        error(codes::ENVOY_BOUNDS, at, message, label)
+            .help("split the domain over several files, with merge_domains = true");
+        None
     }
 }
 
-fn is_table(node: &YamlNode) -> bool {
+/// Merges `<<: *base`: adds the fields of another table that this one does not set itself.
+fn merge<'t>(source: YamlNode<'t>, table: &mut Vec<Field<'t>>, seen: &mut HashSet<String>) {
+    match source.content {
+        Content::Table(fields) => {
+            let mut is_new = |text: &str| seen.insert(text.to_owned());
+            let fields = fields.into_iter();
+            table.extend(fields.filter(|(key, _)| key.text().is_some_and(&mut is_new)));
+        }
+        Content::List(sources) if sources.iter().all(is_table) => {
+            for source in sources {
+                merge(source, table, seen);
+            }
+        }
+        _ => {
+            let message = "`<<` merges tables only";
+            let label = "expected a table or a list of tables";
+            error(codes::TYPE, source.at, message, label)
+                .help("write the name of an anchored table, as in <<: *base");
+        }
+    }
+}
+
+/// Returns true if a tag makes a scalar a text; reports tags with another meaning.
+fn is_text(tag: Option<&Tag>, at: Spot<'_>) -> bool {
+    let Some(tag) = tag else {
+        return false;
+    };
+    let known = ["str", "int", "float", "bool", "null", "seq", "map"];
+    if !tag.is_yaml_core_schema() || !known.contains(&&*tag.suffix) {
+        let message = format!("the tag `{}` has no meaning here", shown(&tag.to_string()));
+        error(codes::ENVOY_YAML, at, message, "unknown tag").help("leave the tag out");
+    }
+    tag.suffix == "str"
+}
+
+fn is_table(node: &YamlNode<'_>) -> bool {
     matches!(node.content, Content::Table(_))
 }
 
 /// Returns the number of nodes in a tree of bounded depth.
-fn size(node: &YamlNode) -> usize {
+fn size(node: &YamlNode<'_>) -> usize {
     1 + match &node.content {
         Content::Plain(_) | Content::Quoted(_) => 0,
         Content::List(list) => list.iter().map(size).sum(),

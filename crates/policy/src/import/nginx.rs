@@ -88,9 +88,9 @@ const OF_LIMITS: &str = "limit_req limit_conn limit_req_status limit_conn_status
 /// # Errors
 /// Returns findings if the text is not a configuration of nginx.
 pub fn nginx(text: &str) -> Result<Imported, Vec<Diagnostic>> {
-    let mut out = Findings::new(text);
-    let read = directive::parse(text, &mut out);
-    let Some(directives) = read.filter(|it| form::check(text, it, &mut out)) else {
+    let out = Findings::new(text);
+    let read = directive::parse(text, &out);
+    let Some(directives) = read.filter(|it| form::check(text, it, &out)) else {
         return Err(out.finish());
     };
     let mut writer = Writer::new(HEADING);

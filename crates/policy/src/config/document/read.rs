@@ -126,7 +126,7 @@ impl<'a> Table<'a> {
         spec: &'static TableSpec,
         findings: &'a Findings<'a>,
     ) -> Self {
-        Self::new(written, spec, Spot::new(findings, 0..0))
+        Self::new(written, spec, findings.at(0..0))
     }
 
     pub(super) fn new(written: &'a DeTable<'a>, spec: &'static TableSpec, at: Spot<'a>) -> Self {
@@ -171,7 +171,7 @@ impl<'a> Table<'a> {
         written: &'b DeTable<'b>,
         findings: &'b Findings<'b>,
     ) -> Table<'b> {
-        let at = Spot::new(findings, self.at.range());
+        let at = findings.at(self.at.range());
         Table {
             written,
             at,

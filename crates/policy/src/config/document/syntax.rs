@@ -1,7 +1,5 @@
 //! Syntax: text to a TOML document, with helps for common mistakes.
 
-use std::ops::Range;
-
 use jiff::civil;
 use toml::Spanned;
 use toml::de::DeTable;
@@ -9,14 +7,14 @@ use toml::de::DeTable;
 use super::shape::Shape;
 use crate::config::diagnostic::line_start;
 use crate::config::fields::{POLICY, owner};
-use crate::config::{Findings, MAX_BYTES, Reason, codes, first_reason, shown};
+use crate::config::{Findings, MAX_BYTES, Reason, Spot, codes, error, first_reason, shown};
 
 /// Parses the readable part of the document; `None` if there is nothing to read.
 pub(crate) fn document<'t>(text: &'t str, out: &Findings<'_>) -> Option<Spanned<DeTable<'t>>> {
     if text.len() > MAX_BYTES {
         let message = format!("the policy has {} bytes", text.len());
         let label = format!("at most {MAX_BYTES} bytes are read");
-        out.error(codes::TOO_LARGE, 0..0, message, label).help(
+        error(codes::TOO_LARGE, out.at(0..0), message, label).help(
             "check that this is the policy file; keep long lists in the application, which \
                  sends the result as an attribute",
         );
@@ -26,7 +24,7 @@ pub(crate) fn document<'t>(text: &'t str, out: &Findings<'_>) -> Option<Spanned<
     if !out.has_errors() && document.get_ref().is_empty() {
         let message = "the policy is empty";
         let label = "the file sets no field";
-        out.error(codes::EMPTY_FILE, 0..0, message, label)
+        error(codes::EMPTY_FILE, out.at(0..0), message, label)
             .help("begin with the line: version = 1");
         return None;
     }
@@ -37,10 +35,10 @@ pub(crate) fn document<'t>(text: &'t str, out: &Findings<'_>) -> Option<Spanned<
 pub(crate) fn parsed<'t>(text: &'t str, out: &Findings<'_>) -> Spanned<DeTable<'t>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut reported = 0..0; // the line that was reported last
-    for error in &errors {
-        let at = error.span().unwrap_or(text.len()..text.len());
-        if error.message().contains("duplicate key") {
-            twice(text, at, out);
+    for mistake in &errors {
+        let at = mistake.span().unwrap_or(text.len()..text.len());
+        if mistake.message().contains("duplicate key") {
+            twice(text, out.at(at));
             continue;
         }
         if reported.contains(&at.start) {
@@ -50,25 +48,23 @@ pub(crate) fn parsed<'t>(text: &'t str, out: &Findings<'_>) -> Spanned<DeTable<'
         let (start, line) = line_of(text, at.start);
         reported = start..start + line.len() + 1; // with its end
         let rest = &line[(at.start - start).min(line.len())..];
-        let Reason { why, help } = advice(error.message(), line, rest);
-        out.error(codes::SYNTAX, at, why, "not valid TOML")
-            .help(help);
+        let Reason { why, help } = advice(mistake.message(), line, rest);
+        error(codes::SYNTAX, out.at(at), why, "not valid TOML").help(help);
     }
     document
 }
 
-fn twice(text: &str, at: Range<usize>, out: &Findings<'_>) {
-    let name = text.get(at.clone()).unwrap_or_default();
+fn twice(text: &str, at: Spot<'_>) {
+    let name = text.get(at.range()).unwrap_or_default();
     let message = format!("`{}` is set twice", shown(name));
-    let (_, line) = line_of(text, at.start);
+    let (_, line) = line_of(text, at.range().start);
     let help = if line.trim_start().starts_with('[') {
         "put both into one table; lists of tables have two brackets, as in [[limit]]"
     } else {
         "keep one of them"
     };
     let label = "set here a second time";
-    out.error(codes::DUPLICATE_FIELD, at, message, label)
-        .help(help);
+    error(codes::DUPLICATE_FIELD, at, message, label).help(help);
 }
 
 /// Explains an error from the message of the parser, its line, and the rest of the line from the

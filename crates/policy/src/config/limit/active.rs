@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn hours_are_written_with_two_digits_each() {
         let findings = Findings::new("");
-        let text = |text| At::new(text, Spot::new(&findings, 0..0));
+        let text = |text| At::new(text, findings.at(0..0));
         for (written, expected) in [
             ("01:00-06:00", Some((3_600, 21_600))),
             ("00:00-24:00", Some((0, 86_400))),

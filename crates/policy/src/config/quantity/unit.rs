@@ -14,7 +14,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::fields::{LIMIT, POLICY};
-use crate::config::{Findings, SpannedValue, Spot, Table, codes, error, shown};
+use crate::config::{Findings, SpannedValue, Table, codes, error, shown};
 use crate::http::unit::{Decimal, Unit};
 
 /// How a quantity is written.
@@ -161,7 +161,7 @@ fn converted(
     unit: &Unit,
     out: &Findings<'_>,
 ) -> Option<String> {
-    let node = Spot::new(out, 0..0).node(node);
+    let node = out.at(0..0).node(node);
     let text = node.text_or_number()?.value;
     let (number, rest) = match kind {
         ValueKind::Number => (&*text, ""),

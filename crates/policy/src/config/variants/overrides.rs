@@ -150,7 +150,7 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
         if let Some(next) = ended.get(MAX_ENDED) {
             let message = format!("{} more overrides have ended", ended.len() - MAX_ENDED);
             let label = "and others below it";
-            out.warning(codes::OVERRIDE_ENDED, next.clone(), message, label)
+            warning(codes::OVERRIDE_ENDED, out.at(next.clone()), message, label)
                 .help("remove them, or write later times");
         }
     }

@@ -21,7 +21,7 @@ use super::overrides::{OverridePlace, OverrideReader, OverrideText};
 use crate::KeyPart;
 use crate::config::fields::{MAX_OVERRIDES, OVERRIDES};
 use crate::config::{
-    At, Draft, Findings, PolicyFiles, Reason, Spot, Table, Text, check, codes, error, first_reason,
+    At, Draft, Findings, PolicyFiles, Reason, Table, Text, check, codes, error, first_reason,
     refuse, shown, syntax,
 };
 
@@ -59,7 +59,7 @@ pub(crate) fn read(root: Table<'_>, files: &PolicyFiles, overrides: &mut Overrid
     for found in findings.finish() {
         let message = format!("{name}:{}:{}: {}", found.line, found.column, found.message);
         let (of, at) = (path.at.findings, path.at.range());
-        of.push(found.code, found.severity, at, &message, &found.label)
+        of.push(found.code, found.severity, at, message, found.label)
             .help(found.help.unwrap_or_default());
     }
 }
@@ -78,7 +78,7 @@ fn tables(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &Findings<'_>
         // It may be half written.
         let message = "the file is empty";
         let label = "expected [[override]]";
-        out.error(codes::OVERRIDES_FILE, 0..0, message, label)
+        error(codes::OVERRIDES_FILE, out.at(0..0), message, label)
             .help("write override = [] for a file without overrides");
         return;
     }
@@ -99,34 +99,39 @@ fn rows(text: &str, overrides: &mut OverrideReader<'_, '_>, out: &Findings<'_>) 
     let names = |draft: &Draft<'_>| draft.rule.key.iter().map(KeyPart::to_string).collect();
     let parts: Vec<Vec<String>> = overrides.drafts.iter().map(names).collect();
     for (count, record) in records.enumerate() {
+        let spot = |cell: &CsvCell<'_>| out.at(cell.at.clone());
+        let [first, last] = [record.cells.first(), record.cells.last()]
+            .map(|cell| cell.map_or_else(|| out.at(0..0), spot));
         if count == MAX_OVERRIDES {
             let message = format!("more than {MAX_OVERRIDES} overrides");
-            let at = record.cells.first().map_or(0..0, |cell| cell.at.clone());
-            out.error(codes::TOO_MANY, at, message, "one more than allowed")
+            error(codes::TOO_MANY, first, message, "one more than allowed")
                 .help("give the keys plans, or raise the numbers of the limit itself");
             return;
         }
         if let Some(fault) = record.fault {
             let label = "not valid CSV";
-            out.error(codes::OVERRIDES_FILE, fault.at, fault.value, label)
+            error(codes::OVERRIDES_FILE, spot(&fault), fault.value, label)
                 .help("put a value with commas or quotes in quotes, and write each quote twice");
             continue;
         }
         let cell = |column: usize| {
             let cell = record.cells.get(columns[column]?)?;
-            (!cell.value.is_empty()).then(|| At::new(&*cell.value, Spot::new(out, cell.at.clone())))
+            (!cell.value.is_empty()).then(|| At::new(&*cell.value, spot(cell)))
         };
         let (Some(limit), Some(key), Some(set)) = (cell(0), cell(1), cell(2)) else {
-            let at = record.cells.first().map_or(0..0, |cell| cell.at.clone());
             let message = "an override without a limit, a key or numbers";
-            out.error(codes::OVERRIDES_FILE, at, message, "expected limit,key,set")
-                .help("write for example: api-minute,acme,20000/1m");
+            error(
+                codes::OVERRIDES_FILE,
+                first,
+                message,
+                "expected limit,key,set",
+            )
+            .help("write for example: api-minute,acme,20000/1m");
             continue;
         };
         if record.cells.len() > columns.iter().flatten().count() {
-            let at = record.cells.last().map_or(0..0, |cell| cell.at.clone());
             let message = "a line with more cells than columns";
-            out.error(codes::OVERRIDES_FILE, at, message, "has no column")
+            error(codes::OVERRIDES_FILE, last, message, "has no column")
                 .help("put a value with commas in quotes");
             continue;
         }
@@ -181,7 +186,7 @@ pub(super) fn columns(
                     "expected a CSV file, or a TOML file with a name that ends in .toml", HEADING;
             };
             let reason = reason.unwrap_or_else(|| Reason::new(NO_HEADING, HEADING));
-            refuse(codes::OVERRIDES_FILE, Spot::new(out, at), message, reason);
+            refuse(codes::OVERRIDES_FILE, out.at(at), message, reason);
             return None;
         };
         found[known] = Some(index);
@@ -197,8 +202,7 @@ pub(super) fn columns(
 
 /// Reports the first line.
 fn heading(message: &str, out: &Findings<'_>) {
-    out.error(codes::OVERRIDES_FILE, 0..0, message, NO_HEADING)
-        .help(HEADING);
+    error(codes::OVERRIDES_FILE, out.at(0..0), message, NO_HEADING).help(HEADING);
 }
 
 /// The records of a text, without empty lines.

@@ -11,7 +11,7 @@
 use std::iter::once;
 use std::ops::Range;
 
-use crate::config::{Findings, codes, shown};
+use crate::config::{Findings, codes, error, shown};
 use crate::import::limits::Writer;
 
 /// Maximum size of a file in bytes, which is that of the command line too.
@@ -94,10 +94,10 @@ pub(super) fn flat(block: &[Directive]) -> Vec<&Directive> {
 }
 
 /// Reads the directives of a text; `None` if it cannot be read, which is reported.
-pub(super) fn parse(text: &str, out: &mut Findings<'_>) -> Option<Vec<Directive>> {
+pub(super) fn parse(text: &str, out: &Findings<'_>) -> Option<Vec<Directive>> {
     if text.len() > MAX_BYTES {
         let message = format!("the file has {} bytes", text.len());
-        out.error(codes::TOO_LARGE, 0..0, message, "at most 2 MiB");
+        error(codes::TOO_LARGE, out.at(0..0), message, "at most 2 MiB");
         return None;
     }
     let mut reader = Reader {
@@ -109,7 +109,7 @@ pub(super) fn parse(text: &str, out: &mut Findings<'_>) -> Option<Vec<Directive>
         Ok(directives) => Some(directives),
         Err((at, label)) => {
             let message = "this is not a configuration of nginx";
-            out.error(codes::NGINX_SYNTAX, at, message, label)
+            error(codes::NGINX_SYNTAX, out.at(at), message, label)
                 .help("`nginx -t` shows the same mistake");
             None
         }
@@ -302,8 +302,8 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<String, String> {
-        let mut out = Findings::new(text);
-        match parse(text, &mut out) {
+        let out = Findings::new(text);
+        match parse(text, &out) {
             Some(directives) => Ok(written(&directives)),
             None => Err(out.finish().remove(0).label),
         }

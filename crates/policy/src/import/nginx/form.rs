@@ -1,7 +1,7 @@
 //! Form: whether directives are those of nginx.
 
 use super::directive::{Directive, flat};
-use crate::config::{Findings, codes};
+use crate::config::{Findings, codes, error};
 
 /// Directives of which a file of nginx has one, and each of its included files.
 const KNOWN: &str = "\
@@ -20,14 +20,14 @@ fn is_known(name: &str) -> bool {
 }
 
 /// Returns true if a directive is one of nginx; reports the text otherwise.
-pub(super) fn check(text: &str, directives: &[Directive], out: &mut Findings<'_>) -> bool {
+pub(super) fn check(text: &str, directives: &[Directive], out: &Findings<'_>) -> bool {
     let is_of_nginx = flat(directives).iter().any(|it| is_known(&it.name));
     if !is_of_nginx {
         let start = text.len() - text.trim_start().len();
         let end = text[start..].find('\n').map_or(text.len(), |at| start + at);
         let message = "this is text without a directive of nginx, not a configuration of nginx";
         let label = "expected a directive of nginx";
-        out.error(codes::NGINX_SYNTAX, start..end, message, label)
+        error(codes::NGINX_SYNTAX, out.at(start..end), message, label)
             .help("give it directives such as `limit_req zone=api;`, as `nginx -T` prints them");
     }
     is_of_nginx
