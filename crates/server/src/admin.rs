@@ -21,7 +21,6 @@ pub(crate) use self::overrides::key_as_shown;
 
 use std::sync::Arc;
 
-use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::Either;
 use ratekeeper_policy::envoy::EnvoyRateLimit;
@@ -39,8 +38,7 @@ use crate::doors::{self, Right, text};
 use crate::observe::alerts::AlertNotice;
 use crate::observe::alerts::message::described;
 use crate::readiness::Readiness;
-use crate::serve::listener::{Caller, Handle, Reply};
-use crate::serve::request_body::RequestBody;
+use crate::serve::listener::{Asked, Handle, Reply};
 use crate::source::reload::{Rejected, Reloaded};
 
 /// Metrics, health, keys, reload.
@@ -56,22 +54,15 @@ type AdminBody = Either<Reply, StateStream>;
 impl Handle for AdminDoor {
     type Body = AdminBody;
 
-    async fn handle(
-        &self,
-        caller: Caller<'_>,
-        head: &mut Parts,
-        body: RequestBody,
-    ) -> Response<AdminBody> {
-        let answered = answer(&self.0, caller, head, body).await;
+    async fn handle(&self, asked: Asked<'_>) -> Response<AdminBody> {
+        let answered = answer(&self.0, asked).await;
         answered.unwrap_or_else(|problem| problem.response().map(Either::Left))
     }
 }
 
 async fn answer(
     shared: &Arc<ServiceContext>,
-    caller: Caller<'_>,
-    head: &Parts,
-    body: RequestBody,
+    Asked { caller, head, body }: Asked<'_>,
 ) -> Result<Response<AdminBody>, Problem> {
     doors::one_host(head)?;
     let found = routes::find(ADMIN_ROUTES, "admin", head);

@@ -3,7 +3,6 @@
 use std::convert::identity;
 use std::sync::Arc;
 
-use http::request::Parts;
 use http::{Response, StatusCode};
 
 use super::CallResult;
@@ -18,8 +17,7 @@ use super::routes::{self, RouteCall, routes};
 use crate::context::ServiceContext;
 use crate::observe::metrics::{Protocol, RequestResult};
 use crate::readiness::Readiness;
-use crate::serve::listener::{Caller, Handle};
-use crate::serve::request_body::RequestBody;
+use crate::serve::listener::{Asked, Handle};
 
 /// The check API and forward-auth.
 #[derive(Debug)]
@@ -28,14 +26,9 @@ pub(crate) struct HttpDoor(pub(crate) Arc<ServiceContext>);
 impl Handle for HttpDoor {
     type Body = Reply;
 
-    async fn handle(
-        &self,
-        caller: Caller<'_>,
-        head: &mut Parts,
-        body: RequestBody,
-    ) -> Response<Reply> {
+    async fn handle(&self, asked: Asked<'_>) -> Response<Reply> {
         let shared = &self.0;
-        let answered = answer(shared, caller, head, body).await;
+        let answered = answer(shared, asked).await;
         answered.unwrap_or_else(|problem| {
             shared.count_request(Protocol::Http, RequestResult::Error);
             problem.response()
@@ -43,12 +36,8 @@ impl Handle for HttpDoor {
     }
 }
 
-async fn answer(
-    shared: &Arc<ServiceContext>,
-    caller: Caller<'_>,
-    head: &Parts,
-    body: RequestBody,
-) -> CallResult {
+async fn answer(shared: &Arc<ServiceContext>, asked: Asked<'_>) -> CallResult {
+    let Asked { caller, head, body } = asked;
     one_host(head)?;
     let route = routes::find(HTTP_ROUTES, "http", head).map_err(|no| no.problem)?;
     let headers = &head.headers;

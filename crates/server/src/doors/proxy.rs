@@ -54,9 +54,8 @@ use crate::context::{CLIENT_FIELDS, ServiceContext};
 use crate::observe::denial_log::{LoggedRequest, REQUEST_ID};
 use crate::observe::metrics::Protocol;
 use crate::serve::connection_state::HeadBounds;
-use crate::serve::listener::{Caller, Reply};
+use crate::serve::listener::{Asked, Caller, Reply};
 use crate::serve::pulse::InFlight;
-use crate::serve::request_body::RequestBody;
 
 /// The usual field of the client's address, which the gateway knows.
 static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -137,17 +136,12 @@ impl ProxyDoor {
         *process.access_log.lock() = access.map(|log| log.writer.clone());
     }
 
-    async fn handle(
-        &self,
-        caller: Caller<'_>,
-        parts: &mut Parts,
-        body: RequestBody,
-    ) -> Response<ProxyBody> {
-        if parts.uri.path() == READY_PATH {
+    async fn handle(&self, asked: Asked<'_>) -> Response<ProxyBody> {
+        if asked.head.uri.path() == READY_PATH {
             return readiness(&self.shared.readiness).map(Either::Left);
         }
-        let mut line = self.line(caller, parts);
-        let response = self.serve(caller, parts, body, &mut line).await;
+        let mut line = self.line(asked.caller, asked.head);
+        let response = self.serve(asked, &mut line).await;
         match line {
             Some(line) => logged(response, line),
             None => response,
@@ -156,11 +150,10 @@ impl ProxyDoor {
 
     async fn serve(
         &self,
-        caller: Caller<'_>,
-        parts: &mut Parts,
-        body: RequestBody,
+        asked: Asked<'_>,
         line: &mut Option<Box<AccessLine>>,
     ) -> Response<ProxyBody> {
+        let (caller, parts) = (asked.caller, asked.head);
         let in_flight = InFlight::begin(caller.pulse);
         if let Err(malformed) = examine(parts) {
             let id = self.ids.next();
@@ -176,7 +169,7 @@ impl ProxyDoor {
         if let Some(line) = line {
             line.id(&id);
         }
-        let body = match self.inspect(caller, parts, body).await {
+        let body = match self.inspect(caller, parts, asked.body).await {
             Ok(body) => body,
             Err(problem) => return self.problem(*problem, &parts.headers, id),
         };

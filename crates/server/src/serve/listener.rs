@@ -100,6 +100,15 @@ pub(crate) struct Caller<'a> {
     pub(crate) upgrade: &'a Upgrade,
 }
 
+/// A request and who sent it. Its head is a reference, because each future that it is moved into
+/// copies it.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) caller: Caller<'a>,
+    pub(crate) head: &'a mut Parts,
+    pub(crate) body: RequestBody,
+}
+
 /// Answers the requests of a door.
 pub(crate) trait Handle: Send + Sync + 'static {
     type Body: Body<Data = Bytes, Error: Into<BoxedError>> + Send + 'static;
@@ -127,14 +136,8 @@ pub(crate) trait Handle: Send + Sync + 'static {
     /// Notes the error of a connection, to which hyper itself may have responded.
     fn failed(&self, _: &hyper::Error) {}
 
-    /// Answers a request. Its head is passed by reference, because each future that it is moved into
-    /// copies it.
-    fn handle(
-        &self,
-        caller: Caller<'_>,
-        head: &mut Parts,
-        body: RequestBody,
-    ) -> impl Future<Output = Response<Self::Body>> + Send;
+    /// Answers a request.
+    fn handle(&self, asked: Asked<'_>) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
 /// A door that accepts connections.
@@ -346,8 +349,12 @@ async fn answer<H: Handle>(
         upgrade: &shared.upgrade,
     };
     let (mut head, body) = request.into_parts();
-    let body = RequestBody::of(&head, body, &shared.pulse);
-    let mut response = shared.door.0.handle(caller, &mut head, body).await;
+    let asked = Asked {
+        caller,
+        body: RequestBody::of(&head, body, &shared.pulse),
+        head: &mut head,
+    };
+    let mut response = shared.door.0.handle(asked).await;
     let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     if one_by_one && !switches && shared.last.load(Ordering::Relaxed) {
         let close = HeaderValue::from_static("close");

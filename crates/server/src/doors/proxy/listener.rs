@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::Response;
-use http::request::Parts;
 use ratekeeper_policy::{ProxySettings, Settings, UpstreamUrl};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -27,9 +26,8 @@ use crate::config::proxy_settings;
 use crate::context::{Reload, ServiceContext};
 use crate::observe::metrics::RequestFault;
 use crate::serve::connection_state::HeadBounds;
-use crate::serve::listener::{Caller, Handle};
+use crate::serve::listener::{Asked, Handle};
 use crate::serve::proxy_header;
-use crate::serve::request_body::RequestBody;
 use crate::serve::tls::ListenerTls;
 use crate::{Config, Door, DoorAddress, StartError};
 
@@ -152,14 +150,9 @@ impl Handle for Arc<ProxyListener> {
         }
     }
 
-    async fn handle(
-        &self,
-        caller: Caller<'_>,
-        head: &mut Parts,
-        body: RequestBody,
-    ) -> Response<ProxyBody> {
+    async fn handle(&self, asked: Asked<'_>) -> Response<ProxyBody> {
         let door = self.current.load_full();
-        door.handle(caller, head, body).await
+        door.handle(asked).await
     }
 }
 
