@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use http::HeaderMap;
+use ratekeeper_core::Time;
+use ratekeeper_resilience::Deadline;
 
 /// Header of gRPC itself.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
@@ -12,33 +14,10 @@ const ENVOY_TIMEOUT: &str = "x-envoy-expected-rq-timeout-ms";
 /// Returns the shortest wait that the headers state; text that states none is no bound.
 pub(super) fn stated(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name)?.to_str().ok();
-    let grpc = text(GRPC_TIMEOUT).and_then(grpc_timeout);
-    let envoy = text(ENVOY_TIMEOUT)
-        .and_then(number)
-        .map(Duration::from_millis);
-    grpc.into_iter().chain(envoy).min()
-}
-
-/// Reads a time: `20m` is 20 ms, at most 8 digits and a unit.
-fn grpc_timeout(text: &str) -> Option<Duration> {
-    let (&unit, _) = text.as_bytes().split_last()?;
-    let digits = text.get(..text.len() - 1)?;
-    let value = number(digits).filter(|_| digits.len() <= 8)?;
-    Some(match unit {
-        b'H' => Duration::from_secs(value * 3_600),
-        b'M' => Duration::from_secs(value * 60),
-        b'S' => Duration::from_secs(value),
-        b'm' => Duration::from_millis(value),
-        b'u' => Duration::from_micros(value),
-        b'n' => Duration::from_nanos(value),
-        _ => return None,
-    })
-}
-
-/// Reads digits only: no sign, no space.
-fn number(text: &str) -> Option<u64> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| digits)
+    let grpc = text(GRPC_TIMEOUT).and_then(|it| Deadline::from_grpc_timeout(Time::ZERO, it));
+    let envoy = text(ENVOY_TIMEOUT).and_then(|it| Deadline::from_header_ms(Time::ZERO, it));
+    let first = grpc.into_iter().chain(envoy).min()?;
+    Some(first.time().since(Time::ZERO).into())
 }
 
 #[cfg(test)]
@@ -61,7 +40,7 @@ mod tests {
             ("20m", Some(20_000_000)),
             ("2S", Some(2_000_000_000)),
             ("1M", Some(60_000_000_000)),
-            ("99999999H", Some(99_999_999 * 3_600_000_000_000)),
+            ("99999999H", Some(u64::MAX.into())), // the longest span
             ("0m", Some(0)),
             ("", None),
             ("m", None),
