@@ -69,13 +69,13 @@ use self::lints::unreceived::{OpenListeners, unreceived};
 use self::lints::visitors::Visitors;
 use self::quantity::Quantity;
 use self::quantity::unit::Conversions;
-use self::reason::{Reason, first_reason, is_word};
+use self::reason::{first_reason, is_word};
 use self::settings::ZoneSpec;
 pub(crate) use self::spot::{Spot, error, warning};
 use self::spot::{invalid, refuse};
 use self::variants::VariantReader;
 use self::variants::overrides::{OverridePlace, OverrideReader};
-use crate::{Policy, Rules};
+use crate::{Policy, Rules, ValueError};
 
 /// Maximum size of a policy file in bytes: room for 100,000 limits.
 pub const MAX_BYTES: usize = 16 << 20;

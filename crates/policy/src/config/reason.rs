@@ -6,28 +6,11 @@ const MAX_WORD: usize = 64;
 /// Maximum number of known words that are compared.
 const MAX_KNOWN: usize = 1_000;
 
-/// Why something was refused, and what to write instead.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Reason {
-    /// A fact: the label of a finding.
-    pub(crate) why: String,
-    /// An instruction: its help.
-    pub(crate) help: String,
-}
-
-impl Reason {
-    /// Returns a reason of these words.
-    pub(crate) fn new(why: impl Into<String>, help: impl Into<String>) -> Self {
-        let (why, help) = (why.into(), help.into());
-        Self { why, help }
-    }
-}
-
 /// Returns the reason of the first condition that is true, or `None`.
 macro_rules! first_reason {
     ($($is_so:expr => $why:expr, $help:expr;)*) => {
         match () {
-            $(() if $is_so => Some($crate::config::reason::Reason::new($why, $help)),)*
+            $(() if $is_so => Some($crate::ValueError::new($why, $help)),)*
             () => None,
         }
     };

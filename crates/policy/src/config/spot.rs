@@ -7,7 +7,6 @@ use std::cell::RefMut;
 use std::ops::Range;
 
 use super::diagnostic::{Diagnostic, Findings, Severity};
-use super::reason::Reason;
 use crate::ValueError;
 
 /// Maximum length of a value that an edit repeats: it is repeated whole or not at all.
@@ -94,9 +93,9 @@ pub(crate) fn refuse<'a>(
     code: &'static str,
     at: Spot<'a>,
     message: impl Into<String>,
-    reason: Reason,
+    reason: ValueError,
 ) -> RefMut<'a, Diagnostic> {
-    let mut found = error(code, at, message, reason.why);
+    let mut found = error(code, at, message, reason.reason);
     found.help(reason.help);
     found
 }

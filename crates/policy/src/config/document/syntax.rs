@@ -7,7 +7,7 @@ use toml::de::DeTable;
 use super::shape::Shape;
 use crate::config::diagnostic::line_start;
 use crate::config::fields::{POLICY, owner};
-use crate::config::{Findings, MAX_BYTES, Reason, Spot, codes, error, first_reason, shown};
+use crate::config::{Findings, MAX_BYTES, Spot, ValueError, codes, error, first_reason, shown};
 
 /// Parses the readable part of the document; `None` if there is nothing to read.
 pub(crate) fn document<'t>(text: &'t str, out: &Findings<'_>) -> Option<Spanned<DeTable<'t>>> {
@@ -48,8 +48,8 @@ pub(crate) fn parsed<'t>(text: &'t str, out: &Findings<'_>) -> Spanned<DeTable<'
         let (start, line) = line_of(text, at.start);
         reported = start..start + line.len() + 1; // with its end
         let rest = &line[(at.start - start).min(line.len())..];
-        let Reason { why, help } = advice(mistake.message(), line, rest);
-        error(codes::SYNTAX, out.at(at), why, "not valid TOML").help(help);
+        let ValueError { reason, help } = advice(mistake.message(), line, rest);
+        error(codes::SYNTAX, out.at(at), reason, "not valid TOML").help(help);
     }
     document
 }
@@ -69,7 +69,7 @@ fn twice(text: &str, at: Spot<'_>) {
 
 /// Explains an error from the message of the parser, its line, and the rest of the line from the
 /// place of the error: the reason is the message.
-fn advice(message: &str, line: &str, rest: &str) -> Reason {
+fn advice(message: &str, line: &str, rest: &str) -> ValueError {
     let line = line.trim();
     let (name, value) = line
         .split_once('=')
@@ -108,20 +108,20 @@ fn advice(message: &str, line: &str, rest: &str) -> Reason {
                 "close the quotes: every string begins and ends with `\"`";
         }
     };
-    let of_format = || Some(Reason::new(sentence(message), of_another_format(line)?));
+    let of_format = || Some(ValueError::new(sentence(message), of_another_format(line)?));
     let found = of_form.or_else(of_format);
     let found = found.or_else(|| of_another_language(message, line, rest));
     let toml = "write TOML: name = \"text\", name = 5, name = true, name = [\"a\", \"b\"], name = { a = 1 }";
     let found = found.or_else(other);
-    found.unwrap_or_else(|| Reason::new(sentence(message), toml))
+    found.unwrap_or_else(|| ValueError::new(sentence(message), toml))
 }
 
 /// Explains a value or a sign of another language, or a date that does not exist.
-fn of_another_language(message: &str, line: &str, rest: &str) -> Option<Reason> {
+fn of_another_language(message: &str, line: &str, rest: &str) -> Option<ValueError> {
     let mut comments = ["//", "--", "/*", ";"].into_iter();
     if let Some(start) = comments.find(|start| line.starts_with(start)) {
         let message = format!("`{start}` begins no comment");
-        return Some(Reason::new(message, "begin comments with `#`"));
+        return Some(ValueError::new(message, "begin comments with `#`"));
     }
     let end = rest.find([',', '}', ']', ' ', '#', ';']);
     let value = rest[..end.unwrap_or(rest.len())].trim();
@@ -131,7 +131,7 @@ fn of_another_language(message: &str, line: &str, rest: &str) -> Option<Reason> 
     let name = &name[name.rfind([' ', ',', '{']).map_or(0, |at| at + 1)..];
     if let Some((message, date)) = no_such_date(value) {
         let help = format!("write {} = {}", shown(name), shown(&date));
-        return Some(Reason::new(message, help));
+        return Some(ValueError::new(message, help));
     }
     let literal = match value.to_ascii_lowercase().as_str() {
         "yes" | "on" | "true" => "true",

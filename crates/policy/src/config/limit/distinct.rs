@@ -16,7 +16,7 @@ use super::draft::ExtraShare;
 use super::extras::extra;
 use super::requests::key_part;
 use crate::config::variants::{VariantReader, WINDOWS, counts_values};
-use crate::config::{At, Draft, Reason, codes, first_reason, is_excluded};
+use crate::config::{At, Draft, ValueError, codes, first_reason, is_excluded};
 use crate::{Cost, KeyPart, MissingKey, Role};
 
 /// Reads `distinct` of a limit; `None` if it has none, or it is reported as wrong.
@@ -36,7 +36,7 @@ pub(crate) fn distinct(draft: &mut Draft<'_>, reader: &VariantReader<'_>) -> Opt
 }
 
 /// Returns why a limit cannot count values.
-fn refused(draft: &Draft<'_>, part: &KeyPart) -> Option<Reason> {
+fn refused(draft: &Draft<'_>, part: &KeyPart) -> Option<ValueError> {
     let rule = &draft.rule;
     let by_credential = rule.missing_key == MissingKey::Use(KeyPart::ApiKey);
     let name = rule.limit.algorithm.name();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ratekeeper_core::Denials;
 
 use crate::config::quantity::QuantityKind;
-use crate::config::{At, Reason, Spot, Table, Text, codes, error, refuse};
+use crate::config::{At, Spot, Table, Text, ValueError, codes, error, refuse};
 use crate::model::rules::chain::percent_of;
 use crate::{Role, Rule, RuleMode};
 
@@ -52,7 +52,7 @@ impl Draft<'_> {
         what: &str,
         code: &'static str,
         at: Spot<'_>,
-        reason: Option<Reason>,
+        reason: Option<ValueError>,
     ) -> Option<()> {
         let Some(reason) = reason else {
             return Some(());
@@ -82,7 +82,7 @@ pub(super) const HERE: &str = "not found in this file";
 pub(crate) fn unknown_limit<'k>(
     name: &Text<'_>,
     known: impl Iterator<Item = &'k str>,
-    missing: Reason,
+    missing: ValueError,
 ) {
     let findings = name.at.findings;
     if !findings.is_whole() {
@@ -90,7 +90,7 @@ pub(crate) fn unknown_limit<'k>(
     }
     let help = findings.meant(name.value, known, "", || missing.help);
     let message = format!("no limit is called `{name}`");
-    error(codes::UNKNOWN_LIMIT, name.at, message, missing.why).help(help);
+    error(codes::UNKNOWN_LIMIT, name.at, message, missing.reason).help(help);
 }
 
 /// A field with the names of other limits.
@@ -100,7 +100,7 @@ pub(super) struct LimitList {
     pub(super) verb: &'static str,
     pub(super) code: &'static str,
     /// Returns why the first limit cannot name the second.
-    pub(super) refused: fn(&Draft<'_>, &Draft<'_>) -> Option<Reason>,
+    pub(super) refused: fn(&Draft<'_>, &Draft<'_>) -> Option<ValueError>,
 }
 
 impl LimitList {
@@ -116,11 +116,11 @@ impl LimitList {
             let Some(&index) = names.get(text.value) else {
                 let known = names.keys().map(|name| &**name);
                 let help = "write the name of another limit";
-                unknown_limit(&text, known, Reason::new(HERE, help));
+                unknown_limit(&text, known, ValueError::new(HERE, help));
                 continue;
             };
             let twice = listed.iter().any(|named| named.value == index);
-            let twice = twice.then(|| Reason::new("named twice", "name each limit once"));
+            let twice = twice.then(|| ValueError::new("named twice", "name each limit once"));
             let reason = twice.or_else(|| (self.refused)(by, &drafts[index]));
             let accepted = self.unless(by, &text, reason);
             listed.extend(accepted.map(|()| At::new(index, text.at)));
@@ -133,7 +133,7 @@ impl LimitList {
         &self,
         by: &Draft<'_>,
         name: &Text<'_>,
-        reason: Option<Reason>,
+        reason: Option<ValueError>,
     ) -> Option<()> {
         let what = format!("cannot {} `{name}`", self.verb);
         by.unless(&what, self.code, name.at, reason)

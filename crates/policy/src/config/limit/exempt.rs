@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::descriptors::separate;
 use super::draft::{HERE, by_name, unknown_limit};
 use super::requests::{requests, takes_all};
-use crate::config::{At, Draft, PolicyFiles, Reason, Table, codes, warning};
+use crate::config::{At, Draft, PolicyFiles, Table, ValueError, codes, warning};
 use crate::{Exemption, Glob, Matcher};
 
 /// Reads the exemptions, adds each to the limits it names, and returns them.
@@ -47,7 +47,7 @@ pub(crate) fn exempt<'a>(
                     )
                 });
                 let other = first.as_deref().unwrap_or("write \"*\" for all limits");
-                unknown_limit(glob, names(), Reason::new(HERE, other));
+                unknown_limit(glob, names(), ValueError::new(HERE, other));
             }
         }
         for (draft, _) in drafts.iter_mut().zip(exempted).filter(|(_, it)| *it) {

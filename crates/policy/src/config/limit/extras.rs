@@ -24,7 +24,7 @@ use crate::config::document::scalar::{Scalar, percentage};
 use crate::config::fields::MAX_PERCENT;
 use crate::config::variants::{VariantReader, extra_quantity, variant};
 use crate::config::{
-    At, Draft, Quantity, Reason, Table, Text, codes, error, first_reason, is_excluded, refuse,
+    At, Draft, Quantity, Table, Text, ValueError, codes, error, first_reason, is_excluded, refuse,
 };
 use crate::model::rules::signal::{
     Gate, LOAD, PPM_OF_PERCENT, Signal, UpstreamMeasure, upstream_signal,
@@ -62,7 +62,7 @@ pub(crate) fn soft_or_elastic(
 }
 
 /// Reports a limit that cannot have an extra.
-fn refused(draft: &Draft<'_>) -> Option<Reason> {
+fn refused(draft: &Draft<'_>) -> Option<ValueError> {
     first_reason! {
         !draft.table.has("limit") => "needs a number in a period",
             "write the limit as limit = \"100/1m\"";
@@ -214,7 +214,7 @@ impl<'p> SignalReader<'p> {
     }
 
     /// Returns why no signal has the name.
-    fn unknown(&self, text: &Text<'_>) -> Option<Reason> {
+    fn unknown(&self, text: &Text<'_>) -> Option<ValueError> {
         let name = text.value;
         let of_upstream = upstream_signal(name).map(|(route, _)| route);
         let route = of_upstream.unwrap_or_default();

@@ -8,7 +8,7 @@
 use ratekeeper_core::Denials;
 
 use super::draft::{LimitList, by_name};
-use crate::config::{Draft, Reason, codes, first_reason};
+use crate::config::{Draft, ValueError, codes, first_reason};
 use crate::{Role, Rule};
 
 const OTHERWISE: LimitList = LimitList {
@@ -34,7 +34,7 @@ pub(crate) fn otherwise(drafts: &mut [Draft<'_>]) {
 }
 
 /// Returns why a limit cannot ask another.
-fn refused(asking: &Draft<'_>, asked: &Draft<'_>) -> Option<Reason> {
+fn refused(asking: &Draft<'_>, asked: &Draft<'_>) -> Option<ValueError> {
     let limits = [asking, asked];
     let any = |holds: fn(&Draft<'_>) -> bool| limits.into_iter().any(holds);
     let has = |field| limits.iter().any(|draft| draft.table.has(field));

@@ -8,7 +8,7 @@ use ratekeeper_core::{Algorithm as _, AnyAlgorithm, Denials};
 
 use super::requests::{requests, takes_all};
 use crate::config::{
-    Draft, PolicyFiles, Reason, Spot, Table, codes, error, first_reason, is_excluded,
+    Draft, PolicyFiles, Spot, Table, ValueError, codes, error, first_reason, is_excluded,
 };
 use crate::{PathCase, Priority};
 
@@ -63,7 +63,7 @@ pub(crate) fn priority(
 }
 
 /// Returns why a limit cannot have a priority.
-fn refused(draft: &Draft<'_>) -> Option<Reason> {
+fn refused(draft: &Draft<'_>) -> Option<ValueError> {
     let name = draft.rule.limit.algorithm.name();
     first_reason! {
         draft.denials == Denials::Counted =>

@@ -8,7 +8,7 @@
 //! ```
 
 use super::draft::{LimitList, by_name};
-use crate::config::{At, Draft, Reason, codes, first_reason, warning};
+use crate::config::{At, Draft, ValueError, codes, first_reason, warning};
 use crate::{KeyShare, MissingKey, RuleMode};
 
 const REPLACES: LimitList = LimitList {
@@ -27,7 +27,7 @@ pub(crate) fn replaces(drafts: &mut [Draft<'_>]) {
         let replaced = At::new(&*drafts[named.value].rule.limit.name, named.at);
         let why = "it replaces this limit, by itself or by others";
         let help = "leave one of the names out: where all match, no limit would be asked";
-        let reason = Some(Reason::new(why, help));
+        let reason = Some(ValueError::new(why, help));
         REPLACES.unless(&drafts[by], &replaced, reason);
     }
     for (by, named) in edges.iter().enumerate() {
@@ -42,7 +42,7 @@ pub(crate) fn replaces(drafts: &mut [Draft<'_>]) {
 }
 
 /// Returns why a limit cannot replace another.
-fn refused(by: &Draft<'_>, other: &Draft<'_>) -> Option<Reason> {
+fn refused(by: &Draft<'_>, other: &Draft<'_>) -> Option<ValueError> {
     first_reason! {
         by.rule.limit.name == other.rule.limit.name => "it is the limit itself", "name another limit";
         by.rule.is_for_descriptors() != other.rule.is_for_descriptors() =>

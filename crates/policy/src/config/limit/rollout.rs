@@ -10,7 +10,7 @@
 
 use super::extras::beside;
 use crate::config::variants::{SetText, VariantReader};
-use crate::config::{Draft, Reason, Table, codes, error, first_reason, is_excluded};
+use crate::config::{Draft, Table, ValueError, codes, error, first_reason, is_excluded};
 use crate::{KeyShare, Role, Rule, RuleMode};
 
 /// Reads `candidate` of a limit; `None` if it has none, or it is reported as wrong.
@@ -41,7 +41,7 @@ pub(crate) fn candidate(draft: &mut Draft<'_>, reader: &VariantReader<'_>) -> Op
 }
 
 /// Returns why a limit cannot have a candidate.
-fn refused(draft: &Draft<'_>) -> Option<Reason> {
+fn refused(draft: &Draft<'_>) -> Option<ValueError> {
     first_reason! {
         draft.rule.correction.is_some() => "cannot be combined with an estimate",
             "write cost = \"attr:tokens\" without `reserve`";

@@ -15,7 +15,7 @@ use ratekeeper_core::Algorithm as _;
 use crate::config::limit::priority::priority;
 use crate::config::limit::requests::{name, requests};
 use crate::config::{
-    Draft, PolicyFiles, Reason, Spot, Table, codes, error, first_reason, invalid, is_excluded,
+    Draft, PolicyFiles, Spot, Table, ValueError, codes, error, first_reason, invalid, is_excluded,
     shown, warning,
 };
 use crate::{
@@ -167,7 +167,7 @@ pub(crate) fn unnamed(root: Table<'_>, drafts: &[Draft<'_>]) {
 }
 
 /// Returns why a limit cannot send requests to a route.
-fn refused(draft: &Draft<'_>, route: &str, known: &[&str], at: Spot<'_>) -> Option<Reason> {
+fn refused(draft: &Draft<'_>, route: &str, known: &[&str], at: Spot<'_>) -> Option<ValueError> {
     let algorithm = draft.rule.limit.algorithm.name();
     let other = || match known {
         [] => format!(

@@ -14,7 +14,9 @@ use crate::config::document::shape::in_backticks;
 use crate::config::fields::MAX_PATTERNS;
 use crate::config::limit::draft::{by_name, unknown_limit};
 use crate::config::lints::unmatched::never_matches;
-use crate::config::{At, Draft, Findings, Node, Reason, Spot, Table, Text, codes, error, warning};
+use crate::config::{
+    At, Draft, Findings, Node, Spot, Table, Text, ValueError, codes, error, warning,
+};
 use crate::model::keys::overrides::{Override, OverrideKey, Overrides, PartPattern};
 use crate::{Glob, KeyPart, PathCase};
 
@@ -163,7 +165,7 @@ impl<'r, 'a> OverrideReader<'r, 'a> {
         if !self.written.contains_key(name.value) {
             let known = self.names.keys().map(|name| &**name);
             let help = "write the name of a [[limit]] of the policy";
-            let missing = Reason::new("not found in the policy", help);
+            let missing = ValueError::new("not found in the policy", help);
             unknown_limit(name, known, missing);
         }
         None

@@ -21,7 +21,7 @@ use super::overrides::{OverridePlace, OverrideReader, OverrideText};
 use crate::KeyPart;
 use crate::config::fields::{MAX_OVERRIDES, OVERRIDES};
 use crate::config::{
-    At, Draft, Findings, PolicyFiles, Reason, Table, Text, check, codes, error, first_reason,
+    At, Draft, Findings, PolicyFiles, Table, Text, ValueError, check, codes, error, first_reason,
     refuse, shown, syntax,
 };
 
@@ -185,7 +185,7 @@ pub(super) fn columns(
                 name.starts_with(['[', '{']) =>
                     "expected a CSV file, or a TOML file with a name that ends in .toml", HEADING;
             };
-            let reason = reason.unwrap_or_else(|| Reason::new(NO_HEADING, HEADING));
+            let reason = reason.unwrap_or_else(|| ValueError::new(NO_HEADING, HEADING));
             refuse(codes::OVERRIDES_FILE, out.at(at), message, reason);
             return None;
         };
