@@ -23,12 +23,13 @@ use crate::download::DownloadBody;
 use crate::error::{ForwardError, UpstreamFailure};
 use crate::forwarded::GatewayClient;
 use crate::health::{AddressHealth, HealthCheck};
+use crate::hop::Hop;
 use crate::noted::InterimReceiver;
 use crate::outgoing::prepare;
 use crate::progress::RequestProgress;
 use crate::recent::{Ended, RecentResponses};
 use crate::tunnel::Tunnel;
-use crate::upload::{ClientBody, OnBreak, UploadBody};
+use crate::upload::{ClientBody, OnBreak, Upload, UploadBody};
 
 /// Maximum number of addresses of an upstream.
 pub const MAX_ADDRESSES: usize = 32;
@@ -96,6 +97,10 @@ pub struct ForwardRequest {
     client: GatewayClient,
     /// Without its body until it is forwarded.
     request: UpstreamRequest,
+    /// What its connection said, once it is forwarded.
+    hop: Hop,
+    /// The body on its way, likewise.
+    upload: Option<Arc<Upload>>,
     id: HeaderValue,
     /// The body; `None` if it has none.
     pub body: Option<ClientBody>,
@@ -118,6 +123,8 @@ impl ForwardRequest {
         let mut asked = Box::new(Self {
             client,
             request: Request::default(),
+            hop: Hop::default(),
+            upload: None,
             id,
             body: None,
             interim: None,
@@ -282,7 +289,7 @@ impl Gateway {
         let ForwardRequest {
             client, request, ..
         } = &mut *asked;
-        let hop = prepare(request, client, id, upgrades);
+        asked.hop = prepare(request, client, id, upgrades);
         let on_break = if asked.is_kept {
             OnBreak::Wait(self.settings.response)
         } else {
@@ -290,27 +297,19 @@ impl Gateway {
         };
         let (max, counts) = (self.settings.max_body, &self.counts);
         let (body, field) = (asked.body.take(), asked.client.address_field.take());
-        let (body, upload) = UploadBody::new(body, field, on_break, max, counts);
-        *asked.request.body_mut() = body;
-        let waiting = self.recent.wait(upload.as_deref(), start);
+        (*asked.request.body_mut(), asked.upload) =
+            UploadBody::new(body, field, on_break, max, counts);
+        let waiting = self.recent.wait(asked.upload.as_deref(), start);
         let mut leased = None;
-        let result = self
-            .exchange(
-                &mut asked,
-                &hop,
-                upload.as_ref(),
-                start,
-                &mut passage,
-                &mut leased,
-            )
-            .await;
+        let exchange = self.exchange(&mut asked, start, &mut passage, &mut leased);
+        let result = exchange.await;
         let end = Instant::now();
-        let sent = upload.as_ref().map(|upload| upload.sent());
+        let sent = asked.upload.as_ref().map(|upload| upload.sent());
         // The time of a request whose body is not sent yet is that of its client.
         let since = sent.unwrap_or(Some(start));
         let took = since.map(|since| Nanos::from(end.saturating_duration_since(since)));
         let result = match result {
-            Ok(response) => self.finish(response, &hop, leased, passage, took),
+            Ok(response) => self.finish(response, &asked.hop, leased, passage, took),
             Err(error) => {
                 passage.fail(&error);
                 Err(error)

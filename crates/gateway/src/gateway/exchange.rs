@@ -1,7 +1,6 @@
 //! Exchange: sends a request to an address, and to another if that is safe.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use http::header::{CONTENT_LENGTH, HOST};
@@ -13,14 +12,13 @@ use tokio::time::Instant;
 use super::{ForwardRequest, Forwarded, Gateway};
 use crate::absence::AddressFailure;
 use crate::address::{ConnectionLease, ConnectionOrigin};
-use crate::attempt::{SendError, UpstreamRequest, unprocessed};
-use crate::connection::{Sender, Wanted};
+use crate::attempt::{SendError, unprocessed};
+use crate::connection::Wanted;
 use crate::counts::Passage;
 use crate::download::DownloadBody;
 use crate::error::{ForwardError, UpstreamFailure};
 use crate::hop::Hop;
 use crate::idle::FRESH;
-use crate::noted::InterimReceiver;
 use crate::outgoing::{Form, copy, fit, prepare_response};
 use crate::tunnel::Tunnel;
 use crate::upload::{Stage, Upload, in_time};
@@ -36,19 +34,16 @@ impl Gateway {
     pub(super) async fn exchange(
         &self,
         asked: &mut ForwardRequest,
-        hop: &Hop,
-        upload: Option<&Arc<Upload>>,
         mut now: Instant,
         passage: &mut Passage,
         leased: &mut Option<ConnectionLease>,
     ) -> Result<Response<Incoming>, ForwardError> {
-        let request = &mut asked.request;
-        let has_no_copy = upload.is_some() || hop.upgrade.is_some();
-        let is_repeatable = !has_no_copy && request.method().is_idempotent();
+        let has_no_copy = asked.upload.is_some() || asked.hop.upgrade.is_some();
+        let is_repeatable = !has_no_copy && asked.request.method().is_idempotent();
         self.retries.deposit(self.time_of(now));
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let (mut failed, mut origin) = (0, ConnectionOrigin::Idle);
-        let switches = hop.upgrade.as_ref();
+        let switches = asked.hop.upgrade.as_ref();
         let wanted = switches.map_or(Wanted::Any, |_| Wanted::Http1);
         let mut unprocessed_times = 0;
         // The first attempt that may have reached an address names the failure.
@@ -76,7 +71,8 @@ impl Gateway {
                 }
             };
             let form = lease.form();
-            fit(request, &form, hop);
+            let request = &mut asked.request;
+            fit(request, &form, &asked.hop);
             if form == Form::Http1 && !request.headers().contains_key(HOST) {
                 // Of HTTP/1.0, and of HTTP/2 without an authority (RFC 9112, section 3.2).
                 let own = address.upstream.host();
@@ -88,11 +84,8 @@ impl Gateway {
                 Form::Http2(..) => !has_no_copy,
             };
             let copy = is_copied.then(|| copy(request));
-            let uploaded = upload.map(|upload| &**upload);
             let at_work = asked.progress.begin(index, lease.sender.notes());
-            let (sender, interim) = (&mut lease.sender, asked.interim.as_ref());
-            let end = lease.since + self.settings.response;
-            let sent = self.send(sender, request, uploaded, interim, end).await;
+            let sent = self.send(lease, asked).await;
             drop(at_work);
             if matches!(sent, Err(SendError::Unsent(_) | SendError::GoAway)) {
                 lease.retire();
@@ -109,7 +102,7 @@ impl Gateway {
             let again = match sent {
                 Ok(response) => {
                     self.note_response(index, lease, &response);
-                    lease.upload = upload.cloned();
+                    lease.upload.clone_from(&asked.upload);
                     return Ok(response);
                 }
                 Err(SendError::Unsent(back)) => Some(*back),
@@ -135,7 +128,7 @@ impl Gateway {
             let Some(again) = again else {
                 return Err(failure);
             };
-            *request = again;
+            asked.request = again;
             *leased = None; // its room may be the last
             // Other idle connections may be as old.
             origin = ConnectionOrigin::New;
@@ -185,23 +178,16 @@ impl Gateway {
 
     async fn send(
         &self,
-        sender: &mut Sender,
-        request: &mut UpstreamRequest,
-        upload: Option<&Upload>,
-        interim: Option<&InterimReceiver>,
-        end: Instant,
+        lease: &mut ConnectionLease,
+        asked: &mut ForwardRequest,
     ) -> Result<Response<Incoming>, SendError> {
+        let patience = self.settings.response;
+        let (sender, end) = (&mut lease.sender, lease.since + patience);
+        let upload = asked.upload.as_deref();
         let mut timer = sender.take_timer();
         let result = {
-            let response = pin!(sender.send(request, interim));
-            in_time(
-                response,
-                timer.as_mut(),
-                upload,
-                end,
-                self.settings.response,
-            )
-            .await
+            let response = pin!(sender.send(&mut asked.request, asked.interim.as_ref()));
+            in_time(response, timer.as_mut(), upload, end, patience).await
         };
         sender.keep_timer(timer);
         let stage = upload.map(Upload::stage);
