@@ -17,36 +17,29 @@ pub(super) enum Severity {
 #[derive(Clone, Debug)]
 pub(super) struct Alert {
     pub(super) name: &'static str,
-    severity: Severity,
+    pub(super) severity: Severity,
     /// Time for which the expression must hold.
-    hold: Option<&'static str>,
-    expression: String,
-    summary: &'static str,
+    pub(super) hold: Option<&'static str>,
+    pub(super) expression: String,
+    pub(super) summary: &'static str,
 }
 
+/// Makes a list of alerts. Each has its urgency, its name, the time for which its expression must
+/// hold, if it does not fire at once, its expression, and what it says.
+macro_rules! alerts {
+    ($($severity:ident $name:literal $(after $hold:literal)?: $expression:literal, $summary:literal;)*) => {
+        vec![$(Alert {
+            name: $name,
+            severity: Severity::$severity,
+            hold: [$($hold)?].first().copied(),
+            expression: format!($expression),
+            summary: $summary,
+        }),*]
+    };
+}
+pub(super) use alerts;
+
 impl Alert {
-    /// Creates an alert that fires as soon as its expression has a value.
-    pub(super) fn new(
-        severity: Severity,
-        name: &'static str,
-        expression: impl Into<String>,
-        summary: &'static str,
-    ) -> Self {
-        Self {
-            name,
-            severity,
-            hold: None,
-            expression: expression.into(),
-            summary,
-        }
-    }
-
-    /// The same, once the expression has had one for so long.
-    pub(super) fn after(self, hold: &'static str) -> Self {
-        let hold = Some(hold);
-        Self { hold, ..self }
-    }
-
     /// Returns its rule; an expression of several lines is folded.
     pub(super) fn rule(&self) -> String {
         let Self {

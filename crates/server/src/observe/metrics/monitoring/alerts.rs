@@ -9,7 +9,7 @@ use super::super::table::{
     SETTLEMENTS, STATE_SAVES, STORE_CLOCK_OFFSET, STORE_SERVER_UP, TASK_FAILURES, UNLIMITED,
     WALL_CLOCK_JUMPS, WEBHOOK_MESSAGES,
 };
-use super::alert::{Alert, Severity};
+use super::alert::{Alert, Severity, alerts};
 use super::{quantile, rate, upstream_alerts};
 
 const HEAD: &str = "\
@@ -19,8 +19,6 @@ groups:
   - name: ratekeeper
     rules:
 ";
-
-use Severity::{Critical, Info, Warning};
 
 /// Alerts by their subjects.
 pub(super) fn groups() -> [(&'static str, Vec<Alert>); 6] {
@@ -42,80 +40,45 @@ fn service() -> Vec<Alert> {
     let a_day_ago = rate("job", REQUESTS, "[15m] offset 1d");
     let buckets = format!("{DECISION_DURATION}_bucket");
     let slowest = quantile("0.99", "job, le", buckets, "[5m]");
-    vec![
-        Alert::new(
-            Critical,
-            "RatekeeperDown",
-            r#"up{job="ratekeeper"} == 0"#,
-            "{{ $labels.instance }} does not answer Prometheus",
-        )
-        .after("2m"),
-        Alert::new(
-            Critical,
-            "RatekeeperNoDecisions",
-            format!("{recent} == 0\nand {a_day_ago} > 0"),
-            "{{ $labels.job }} had no request in 15 minutes, and had some a day ago: traffic may bypass it",
-        )
-        .after("5m"),
-        Alert::new(
-            Warning,
-            "RatekeeperUnlimitedRequests",
-            format!("{unlimited}\n/ {recent} > 0.2"),
-            "no limit applies to {{ $value | humanizePercentage }} of the requests",
-        )
-        .after("15m"),
-        Alert::new(
-            Warning,
-            "RatekeeperDecisionsSlow",
-            format!("{slowest} > 0.1"),
-            "a hundredth of the decisions takes longer than 100 ms",
-        )
-        .after("5m"),
-        Alert::new(
-            Critical,
-            "RatekeeperTaskFailed",
-            format!("increase({TASK_FAILURES}[15m]) > 0"),
-            "a task of {{ $labels.instance }} panicked and was restarted",
-        ),
-    ]
+    alerts! {
+        Critical "RatekeeperDown" after "2m":
+            r#"up{{job="ratekeeper"}} == 0"#,
+            "{{ $labels.instance }} does not answer Prometheus";
+        Critical "RatekeeperNoDecisions" after "5m":
+            "{recent} == 0\nand {a_day_ago} > 0",
+            "{{ $labels.job }} had no request in 15 minutes, and had some a day ago: traffic may bypass it";
+        Warning "RatekeeperUnlimitedRequests" after "15m":
+            "{unlimited}\n/ {recent} > 0.2",
+            "no limit applies to {{ $value | humanizePercentage }} of the requests";
+        Warning "RatekeeperDecisionsSlow" after "5m":
+            "{slowest} > 0.1",
+            "a hundredth of the decisions takes longer than 100 ms";
+        Critical "RatekeeperTaskFailed":
+            "increase({TASK_FAILURES}[15m]) > 0",
+            "a task of {{ $labels.instance }} panicked and was restarted";
+    }
 }
 
 fn surroundings() -> Vec<Alert> {
     let turned_away = CONNECTIONS_CLOSED.with(r#"which="new""#);
     let rejected = CERTIFICATE_RELOADS.with(r#"result="rejected""#);
-    vec![
-        Alert::new(
-            Warning,
-            "RatekeeperConnectionsFull",
-            format!("increase({turned_away}[5m]) > 0"),
-            "{{ $labels.instance }} turns connections away",
-        )
-        .after("5m"),
-        Alert::new(
-            Warning,
-            "RatekeeperCertificateExpires",
-            format!("{CERTIFICATE_EXPIRY} - time() < 14 * 86400"),
-            "certificate {{ $labels.certificate }} of the {{ $labels.listener }} listener of {{ $labels.instance }} expires in {{ $value | humanizeDuration }}",
-        ),
-        Alert::new(
-            Warning,
-            "RatekeeperCertificateRejected",
-            format!("increase({rejected}[1h]) > 0"),
-            "{{ $labels.instance }} refuses new certificate files of its {{ $labels.listener }} listener and keeps the old ones",
-        ),
-        Alert::new(
-            Warning,
-            "RatekeeperWallClockSet",
-            format!("increase({WALL_CLOCK_JUMPS}[15m]) > 0"),
-            "the wall clock of {{ $labels.instance }} was set: windows of the calendar follow it",
-        ),
-        Alert::new(
-            Warning,
-            "RatekeeperWrongToken",
-            format!("increase({ADMIN_WRONG_TOKENS}[15m]) > 10"),
-            "{{ $labels.instance }} refuses calls with a wrong admin token",
-        ),
-    ]
+    alerts! {
+        Warning "RatekeeperConnectionsFull" after "5m":
+            "increase({turned_away}[5m]) > 0",
+            "{{ $labels.instance }} turns connections away";
+        Warning "RatekeeperCertificateExpires":
+            "{CERTIFICATE_EXPIRY} - time() < 14 * 86400",
+            "certificate {{ $labels.certificate }} of the {{ $labels.listener }} listener of {{ $labels.instance }} expires in {{ $value | humanizeDuration }}";
+        Warning "RatekeeperCertificateRejected":
+            "increase({rejected}[1h]) > 0",
+            "{{ $labels.instance }} refuses new certificate files of its {{ $labels.listener }} listener and keeps the old ones";
+        Warning "RatekeeperWallClockSet":
+            "increase({WALL_CLOCK_JUMPS}[15m]) > 0",
+            "the wall clock of {{ $labels.instance }} was set: windows of the calendar follow it";
+        Warning "RatekeeperWrongToken":
+            "increase({ADMIN_WRONG_TOKENS}[15m]) > 10",
+            "{{ $labels.instance }} refuses calls with a wrong admin token";
+    }
 }
 
 /// Refusals of limits.
@@ -139,43 +102,24 @@ fn denials() -> Vec<Alert> {
         "[5m]",
     );
     let mostly_banned = format!("on (job, limit) {banned} > 0.5 * {refusing}");
-    vec![
-        Alert::new(
-            Warning,
-            "RatekeeperDenialsRise",
-            denials_rise(&denied, &enforced),
-            "{{ $labels.limit }} denies {{ $value | humanizePercentage }} of its requests, three times as much as a week ago",
-        )
-        .after("5m"),
-        Alert::new(
-            Warning,
-            "RatekeeperManyKeysDenied",
-            format!("{keys} > 100\nand on (job, limit) {busiest} < 0.5\nunless {mostly_banned}"),
-            "{{ $labels.limit }} denies {{ $value }} keys: its number may be too low",
-        )
-        .after("10m"),
-        Alert::new(
-            Warning,
-            "RatekeeperBanWave",
-            format!("{keys} > 10\nand on (job, limit) {busiest} < 0.5\nand {mostly_banned}"),
-            "{{ $labels.limit }} denies {{ $value }} keys, most requests of them by bans",
-        )
-        .after("5m"),
-        Alert::new(
-            Info,
-            "RatekeeperOneKeyDenied",
-            format!("{busiest} >= 0.5\nand on (job, limit) {refusing} > 1"),
-            "one key has {{ $value | humanizePercentage }} of the denials of {{ $labels.limit }}",
-        )
-        .after("5m"),
-        Alert::new(
-            Info,
-            "RatekeeperShadowWouldDeny",
-            format!("{would_deny}\n/ {shadow} > 0.01"),
-            "{{ $labels.limit }} would deny {{ $value | humanizePercentage }} if it were enforced",
-        )
-        .after("15m"),
-    ]
+    let rise = denials_rise(&denied, &enforced);
+    alerts! {
+        Warning "RatekeeperDenialsRise" after "5m":
+            "{rise}",
+            "{{ $labels.limit }} denies {{ $value | humanizePercentage }} of its requests, three times as much as a week ago";
+        Warning "RatekeeperManyKeysDenied" after "10m":
+            "{keys} > 100\nand on (job, limit) {busiest} < 0.5\nunless {mostly_banned}",
+            "{{ $labels.limit }} denies {{ $value }} keys: its number may be too low";
+        Warning "RatekeeperBanWave" after "5m":
+            "{keys} > 10\nand on (job, limit) {busiest} < 0.5\nand {mostly_banned}",
+            "{{ $labels.limit }} denies {{ $value }} keys, most requests of them by bans";
+        Info "RatekeeperOneKeyDenied" after "5m":
+            "{busiest} >= 0.5\nand on (job, limit) {refusing} > 1",
+            "one key has {{ $value | humanizePercentage }} of the denials of {{ $labels.limit }}";
+        Info "RatekeeperShadowWouldDeny" after "15m":
+            "{would_deny}\n/ {shadow} > 0.01",
+            "{{ $labels.limit }} would deny {{ $value | humanizePercentage }} if it were enforced";
+    }
 }
 
 /// Returns where the share of denials is above 5 %, and three times that of a week ago. A limit
@@ -206,34 +150,20 @@ fn near() -> Vec<Alert> {
     let of_plans = rate("job, limit, plan", PLAN_DECISIONS, "[10m]");
     let near_plans = rate("job, limit, plan", PLAN_NEAR_LIMIT, "[10m]");
     let above = format!("sum by (job, limit) ({ALERTS_ACTIVE}) > 0");
-    vec![
-        Alert::new(
-            Info,
-            "RatekeeperNearLimit",
-            format!("{near}\n/ {decided} > 0.2"),
-            "{{ $value | humanizePercentage }} of the requests under {{ $labels.limit }} are close to it",
-        )
-        .after("10m"),
-        Alert::new(
-            Warning,
-            "RatekeeperPlanNearLimit",
-            format!("{near_plans}\n/ {of_plans} > 0.2"),
-            "{{ $value | humanizePercentage }} of the requests of plan {{ $labels.plan }} under {{ $labels.limit }} are close to its number",
-        )
-        .after("10m"),
-        Alert::new(
-            Info,
-            "RatekeeperKeyNearLimit",
-            format!("{above}\nunless on (job, limit) {LIMIT_ACTIVE}"),
-            "{{ $value }} keys of {{ $labels.limit }} stay above the level of its alert",
-        ),
-        Alert::new(
-            Warning,
-            "RatekeeperNearLimitInHours",
-            format!("{above}\nand on (job, limit) {LIMIT_ACTIVE} > 0"),
-            "{{ $value }} keys of {{ $labels.limit }} stay above the level of its alert, in the hours of the limit",
-        ),
-    ]
+    alerts! {
+        Info "RatekeeperNearLimit" after "10m":
+            "{near}\n/ {decided} > 0.2",
+            "{{ $value | humanizePercentage }} of the requests under {{ $labels.limit }} are close to it";
+        Warning "RatekeeperPlanNearLimit" after "10m":
+            "{near_plans}\n/ {of_plans} > 0.2",
+            "{{ $value | humanizePercentage }} of the requests of plan {{ $labels.plan }} under {{ $labels.limit }} are close to its number";
+        Info "RatekeeperKeyNearLimit":
+            "{above}\nunless on (job, limit) {LIMIT_ACTIVE}",
+            "{{ $value }} keys of {{ $labels.limit }} stay above the level of its alert";
+        Warning "RatekeeperNearLimitInHours":
+            "{above}\nand on (job, limit) {LIMIT_ACTIVE} > 0",
+            "{{ $value }} keys of {{ $labels.limit }} stay above the level of its alert, in the hours of the limit";
+    }
 }
 
 /// Keys, permits and results of requests.
@@ -251,143 +181,82 @@ fn requests() -> Vec<Alert> {
     // To each process those expire that were reported to another one.
     let (expired, elsewhere) = (ended(r#"result="expired""#), ended(r#"result="elsewhere""#));
     let missing_reports = format!("({expired}\n  - {elsewhere})");
-    vec![
-        Alert::new(
-            Warning,
-            "RatekeeperKeyMissing",
-            format!("{missing}\n/ {decided} > 0.01"),
-            "{{ $value | humanizePercentage }} of the requests under {{ $labels.limit }} lack a part of its key",
-        )
-        .after("10m"),
-        Alert::new(
-            Warning,
-            "RatekeeperLeasesExpire",
-            format!("sum by (job, limit) (increase({LEASES_EXPIRED}[15m])) > 0"),
-            "permits of {{ $labels.limit }} are not given back",
-        ),
-        Alert::new(
-            Warning,
-            "RatekeeperReportsLost",
-            format!("{lost} > 0.1"),
-            "reports of results change no charge ({{ $labels.result }})",
-        )
-        .after("10m"),
-        Alert::new(
-            Warning,
-            "RatekeeperReportsMissing",
-            format!("{missing_reports}\n/ ({missing_reports}\n  + {reported} > 0) > 0.1"),
-            "{{ $value | humanizePercentage }} of the charges of {{ $labels.limit }} that wait for a report get none",
-        )
-        .after("15m"),
-    ]
+    alerts! {
+        Warning "RatekeeperKeyMissing" after "10m":
+            "{missing}\n/ {decided} > 0.01",
+            "{{ $value | humanizePercentage }} of the requests under {{ $labels.limit }} lack a part of its key";
+        Warning "RatekeeperLeasesExpire":
+            "sum by (job, limit) (increase({LEASES_EXPIRED}[15m])) > 0",
+            "permits of {{ $labels.limit }} are not given back";
+        Warning "RatekeeperReportsLost" after "10m":
+            "{lost} > 0.1",
+            "reports of results change no charge ({{ $labels.result }})";
+        Warning "RatekeeperReportsMissing" after "15m":
+            "{missing_reports}\n/ ({missing_reports}\n  + {reported} > 0) > 0.1",
+            "{{ $value | humanizePercentage }} of the charges of {{ $labels.limit }} that wait for a report get none";
+    }
 }
 
 fn counters() -> Vec<Alert> {
     let unsaved = STATE_SAVES.with(r#"result="failed""#);
     let evicted = KEYS_EVICTED.with(r#"reason="budget""#);
-    vec![
-        Alert::new(
-            Critical,
-            "RatekeeperStoreFails",
-            format!("{FALLBACK_ACTIVE} > 0"),
-            "{{ $labels.instance }} decides without its store: limits do as on_store_error says",
-        )
-        .after("1m"),
-        Alert::new(
-            Warning,
-            "RatekeeperStoreFlaps",
-            format!("sum by (job, instance, store) (changes({FALLBACK_ACTIVE}[15m])) >= 4"),
-            "the store of {{ $labels.instance }} failed and returned again and again",
-        ),
-        Alert::new(
-            Warning,
-            "RatekeeperStoreServerDown",
-            format!("{STORE_SERVER_UP} == 0"),
-            "{{ $labels.instance }} does not reach {{ $labels.server }}",
-        )
-        .after("5m"),
-        Alert::new(
-            Warning,
-            "RatekeeperClocksDiffer",
-            format!("abs({STORE_CLOCK_OFFSET}) > 0.5"),
-            "the clocks of {{ $labels.instance }} and of its store differ by {{ $value }} s",
-        )
-        .after("5m"),
-        Alert::new(
-            Warning,
-            "RatekeeperMemoryFull",
-            format!("sum by (job, instance, limit) (increase({evicted}[10m])) > 0"),
-            "{{ $labels.instance }} drops keys of {{ $labels.limit }} to stay within its memory",
-        ),
-        Alert::new(
-            Warning,
-            "RatekeeperStateNotSaved",
-            format!("increase({unsaved}[15m]) > 0"),
-            "{{ $labels.instance }} cannot write its state folder: a restart forgets the charges since the last snapshot",
-        ),
-    ]
+    alerts! {
+        Critical "RatekeeperStoreFails" after "1m":
+            "{FALLBACK_ACTIVE} > 0",
+            "{{ $labels.instance }} decides without its store: limits do as on_store_error says";
+        Warning "RatekeeperStoreFlaps":
+            "sum by (job, instance, store) (changes({FALLBACK_ACTIVE}[15m])) >= 4",
+            "the store of {{ $labels.instance }} failed and returned again and again";
+        Warning "RatekeeperStoreServerDown" after "5m":
+            "{STORE_SERVER_UP} == 0",
+            "{{ $labels.instance }} does not reach {{ $labels.server }}";
+        Warning "RatekeeperClocksDiffer" after "5m":
+            "abs({STORE_CLOCK_OFFSET}) > 0.5",
+            "the clocks of {{ $labels.instance }} and of its store differ by {{ $value }} s";
+        Warning "RatekeeperMemoryFull":
+            "sum by (job, instance, limit) (increase({evicted}[10m])) > 0",
+            "{{ $labels.instance }} drops keys of {{ $labels.limit }} to stay within its memory";
+        Warning "RatekeeperStateNotSaved":
+            "increase({unsaved}[15m]) > 0",
+            "{{ $labels.instance }} cannot write its state folder: a restart forgets the charges since the last snapshot";
+    }
 }
 
 fn policy() -> Vec<Alert> {
     let count = |of| format!("count by (job) (count by (job, sha) ({of})) > 1");
     let (policies, files) = (count(CONFIG_INFO), count(ENVOY_CONFIG_INFO));
-    vec![
-        Alert::new(
-            Warning,
-            "RatekeeperReloadRejected",
-            format!("{CONFIG_REJECTED} > 0"),
-            "{{ $labels.instance }} refuses the files of its policy and keeps the old one",
-        )
-        .after("1m"),
-        Alert::new(
-            Warning,
-            "RatekeeperPoliciesDiffer",
-            format!("{policies}\nor {files}"),
-            "processes of {{ $labels.job }} run different policies",
-        )
-        .after("15m"),
-        Alert::new(
-            Warning,
-            "RatekeeperGeoDatabaseOld",
-            format!("time() - {GEO_DATABASE_BUILT} > 45 * 86400"),
-            "{{ $labels.database }} of {{ $labels.instance }} is older than 45 days",
-        ),
-    ]
+    alerts! {
+        Warning "RatekeeperReloadRejected" after "1m":
+            "{CONFIG_REJECTED} > 0",
+            "{{ $labels.instance }} refuses the files of its policy and keeps the old one";
+        Warning "RatekeeperPoliciesDiffer" after "15m":
+            "{policies}\nor {files}",
+            "processes of {{ $labels.job }} run different policies";
+        Warning "RatekeeperGeoDatabaseOld":
+            "time() - {GEO_DATABASE_BUILT} > 45 * 86400",
+            "{{ $labels.database }} of {{ $labels.instance }} is older than 45 days";
+    }
 }
 
 fn messages() -> Vec<Alert> {
     let undelivered = WEBHOOK_MESSAGES.with(r#"result!="delivered""#);
     let exports = OTLP_EXPORTS.with(r#"result="failed""#);
-    let lost = [
-        format!("sum by (job, signal) (increase({exports}[15m])) > 0"),
-        format!("sum by (job) (increase({OTLP_EVENTS_DROPPED}[15m])) > 0"),
-    ];
-    vec![
-        Alert::new(
-            Warning,
-            "RatekeeperWebhookFails",
-            format!("sum by (job, result) (increase({undelivered}[15m])) > 0"),
-            "messages of alerts are lost ({{ $labels.result }})",
-        ),
-        Alert::new(
-            Warning,
-            "RatekeeperExportFails",
-            lost.join("\nor "),
-            "metrics or events of {{ $labels.job }} do not reach the receiver of [otlp]",
-        ),
-        Alert::new(
-            Info,
-            "RatekeeperKeysUnwatched",
-            format!("sum by (job, limit) (increase({ALERTS_UNWATCHED}[15m])) > 0"),
-            "more keys of {{ $labels.limit }} are above its level than are watched",
-        ),
-        Alert::new(
-            Warning,
-            "RatekeeperLogLinesDropped",
-            format!("increase({LOG_LINES_DROPPED}[15m]) > 0"),
-            "{{ $labels.instance }} loses lines of its log",
-        ),
-    ]
+    let lost = format!("sum by (job, signal) (increase({exports}[15m])) > 0");
+    let dropped = format!("sum by (job) (increase({OTLP_EVENTS_DROPPED}[15m])) > 0");
+    alerts! {
+        Warning "RatekeeperWebhookFails":
+            "sum by (job, result) (increase({undelivered}[15m])) > 0",
+            "messages of alerts are lost ({{ $labels.result }})";
+        Warning "RatekeeperExportFails":
+            "{lost}\nor {dropped}",
+            "metrics or events of {{ $labels.job }} do not reach the receiver of [otlp]";
+        Info "RatekeeperKeysUnwatched":
+            "sum by (job, limit) (increase({ALERTS_UNWATCHED}[15m])) > 0",
+            "more keys of {{ $labels.limit }} are above its level than are watched";
+        Warning "RatekeeperLogLinesDropped":
+            "increase({LOG_LINES_DROPPED}[15m]) > 0",
+            "{{ $labels.instance }} loses lines of its log";
+    }
 }
 
 /// Returns the file of all rules.

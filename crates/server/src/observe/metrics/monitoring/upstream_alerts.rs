@@ -4,10 +4,8 @@ use super::super::table::{
     UPSTREAM_ATTEMPTS, UPSTREAM_ERRORS, UPSTREAM_LEFT, UPSTREAM_RESPONSES, UPSTREAM_TIME,
     UPSTREAM_UP,
 };
-use super::alert::{Alert, Severity};
+use super::alert::{Alert, Severity, alerts};
 use super::{quantile, rate};
-
-use Severity::{Critical, Warning};
 
 /// Requests a second from which their times, or clients that leave, say something: one a minute.
 const ENOUGH: &str = "1 / 60";
@@ -31,45 +29,21 @@ pub(super) fn all() -> Vec<Alert> {
     };
     let usual = |part| time(part, "[1d] offset 10m");
     let (half, before, most) = (time("0.5", "[5m]"), usual("0.5"), usual("0.75"));
-    vec![
-        Alert::new(
-            Critical,
-            "RatekeeperUpstreamFails",
-            format!("({failures} + {wrong})\n/ ({failures} + {answered}) > 0.05"),
-            "the application fails {{ $value | humanizePercentage }} of the requests of the route `{{ $labels.route }}`",
-        )
-        .after("2m"),
-        Alert::new(
-            Warning,
-            "RatekeeperUpstreamAddressDown",
-            format!(
-                "{up} == 0\nor {attempts}\n/ on (job, route) group_left () ({failures} + {answered}) > 0.05"
-            ),
-            "address {{ $labels.address }} of the route `{{ $labels.route }}` fails or is left out",
-        )
-        .after("5m"),
-        Alert::new(
-            Warning,
-            "RatekeeperUpstreamLeft",
-            format!(
-                "{left}\n/ ({left} + {failures} + {answered}) > 0.2\nand {left} > {ENOUGH}"
-            ),
-            "clients leave {{ $value | humanizePercentage }} of the requests of the route `{{ $labels.route }}` before a response",
-        )
-        .after("5m"),
-        Alert::new(
-            Warning,
-            "RatekeeperUpstreamSlow",
-            format!("{half} > 3 * {before}\nand {half} > {most}\nand {answered} > {ENOUGH}"),
-            "half of the responses of the route `{{ $labels.route }}` take longer than {{ $value | humanizeDuration }}",
-        )
-        .after("5m"),
-        Alert::new(
-            Warning,
-            "RatekeeperUpstreamSheds",
-            format!("{shed}\n/ ({shed} + {answered}) > 0.05"),
-            "adaptive_concurrency refuses {{ $value | humanizePercentage }} of the requests of the route `{{ $labels.route }}`",
-        )
-        .after("5m"),
-    ]
+    alerts! {
+        Critical "RatekeeperUpstreamFails" after "2m":
+            "({failures} + {wrong})\n/ ({failures} + {answered}) > 0.05",
+            "the application fails {{ $value | humanizePercentage }} of the requests of the route `{{ $labels.route }}`";
+        Warning "RatekeeperUpstreamAddressDown" after "5m":
+            "{up} == 0\nor {attempts}\n/ on (job, route) group_left () ({failures} + {answered}) > 0.05",
+            "address {{ $labels.address }} of the route `{{ $labels.route }}` fails or is left out";
+        Warning "RatekeeperUpstreamLeft" after "5m":
+            "{left}\n/ ({left} + {failures} + {answered}) > 0.2\nand {left} > {ENOUGH}",
+            "clients leave {{ $value | humanizePercentage }} of the requests of the route `{{ $labels.route }}` before a response";
+        Warning "RatekeeperUpstreamSlow" after "5m":
+            "{half} > 3 * {before}\nand {half} > {most}\nand {answered} > {ENOUGH}",
+            "half of the responses of the route `{{ $labels.route }}` take longer than {{ $value | humanizeDuration }}";
+        Warning "RatekeeperUpstreamSheds" after "5m":
+            "{shed}\n/ ({shed} + {answered}) > 0.05",
+            "adaptive_concurrency refuses {{ $value | humanizePercentage }} of the requests of the route `{{ $labels.route }}`";
+    }
 }
