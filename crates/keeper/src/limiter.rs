@@ -41,7 +41,7 @@ pub(crate) mod turn;
 pub(crate) mod wait;
 mod wait_error;
 
-use std::{fmt, hint, sync::atomic::AtomicU64};
+use std::{fmt, sync::atomic::AtomicU64};
 
 use ratekeeper_core::{Decision, Error, Gcra, Permits, Quota, Time};
 use ratekeeper_store::{GivenBack, Lock, Marks};
@@ -63,10 +63,6 @@ pub use wait_error::WaitError;
 
 /// Default maximum number of waiters of a limiter: 100 bytes each, and their tasks.
 pub const MAX_WAITING: usize = 100_000;
-
-/// Pauses of a thread that lost a race before it tries again: 200 ns in all on Zen 4. The word stays
-/// with the winner for some more decisions: two threads decide twice as often.
-const PAUSES: u32 = 8;
 
 /// One limit, shared by threads and tasks; see the [module](self) for its three methods.
 ///
@@ -228,13 +224,28 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     #[inline(always)]
     pub fn check_n(&self, cost: u64) -> Result<Grant, Refused> {
         let (at, before) = (self.clock.now(), self.marks.last());
-        let decision = self.decide_at(at, cost);
-        let made = GrantOrigin {
+        match self.decide_at_once(at, cost) {
+            Some(decision) => Grant::of(decision, cost, self.made(at, before)),
+            None => self.check_slowly(at, before, cost),
+        }
+    }
+
+    /// Like [`check_n`](Self::check_n), where that cannot [at once](Self::decide_at_once).
+    #[cold]
+    #[inline(never)]
+    fn check_slowly(&self, at: Time, before: u64, cost: u64) -> Result<Grant, Refused> {
+        let decision = self.decide_slowly(at, cost);
+        Grant::of(decision, cost, self.made(at, before))
+    }
+
+    /// Returns where a charge was made since the mark `before`.
+    #[inline]
+    fn made(&self, at: Time, before: u64) -> GrantOrigin {
+        GrantOrigin {
             at,
             limiter: self.id,
             mark: self.marks.mark(before),
-        };
-        Grant::of(decision, cost, made)
+        }
     }
 
     /// Like [`check_n`](Self::check_n), with all numbers of the answer, also of a refusal, in the
@@ -247,43 +258,38 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
     #[inline(always)]
     pub fn decide(&self, cost: u64) -> Decision {
-        self.decide_at(self.clock.now(), cost)
+        let now = self.clock.now();
+        let decision = self.decide_at_once(now, cost);
+        decision.unwrap_or_else(|| self.decide_slowly(now, cost))
     }
 
+    /// Returns `None` if a caller waits, the limit was changed, or a race was lost; or for a cost
+    /// that no limit can hold.
     #[expect(clippy::inline_always, reason = "a call costs as much as the decision")]
     #[inline(always)]
-    fn decide_at(&self, now: Time, cost: u64) -> Decision {
-        let Some(cost) = permits(cost) else {
-            return self.deny_forever();
-        };
-        if self.line.length() == 0
-            && let Some(decision) = self.place.decide(|| self.limit.unchanged(), now, cost)
-            && self.limit.unchanged().is_some()
-        {
-            return decision;
+    fn decide_at_once(&self, now: Time, cost: u64) -> Option<Decision> {
+        let cost = permits(cost)?;
+        if self.line.length() > 0 {
+            return None;
         }
-        self.check_slowly(now, cost)
+        let decision = self.place.decide(|| self.limit.unchanged(), now, cost)?;
+        self.limit.unchanged().map(|_| decision)
     }
 
-    /// Like [`check_n`](Self::check_n), if a caller waits, the limit was changed, or a race was
-    /// lost.
+    /// Decides where that is not possible [at once](Self::decide_at_once).
     #[cold]
     #[inline(never)]
-    fn check_slowly(&self, now: Time, cost: Permits) -> Decision {
+    fn decide_slowly(&self, now: Time, cost: u64) -> Decision {
+        let held = permits(cost);
+        if held.is_none() && self.with(A::capacity) == Permits::MAX {
+            return never(self.peek());
+        }
+        let cost = held.unwrap_or(Permits::MAX); // some limits count denials
         if self.line.length() > 0 {
             return self.behind_the_line(now, cost);
         }
         self.let_others_pass();
         self.charge(|limit, state| limit.decide(state, now, cost))
-    }
-
-    /// Denies a cost that no limit can hold.
-    #[cold]
-    fn deny_forever(&self) -> Decision {
-        if self.with(A::capacity) < Permits::MAX {
-            return self.check_slowly(self.clock.now(), Permits::MAX); // some limits count denials
-        }
-        never(self.peek())
     }
 
     /// Takes `cost` at once, if it is free and no caller waits.
@@ -308,13 +314,6 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     fn take_slowly(&self, now: Time, cost: Permits) -> bool {
         self.let_others_pass();
         self.charge(|limit, state| limit.take(state, now, cost))
-    }
-
-    /// Pauses after a lost race; see [`PAUSES`].
-    fn let_others_pass(&self) {
-        if self.limit.unchanged().is_some() {
-            (0..PAUSES).for_each(|_| hint::spin_loop());
-        }
     }
 
     /// Returns the state of the limit, in the types of [`core`](ratekeeper_core); nothing is
