@@ -52,7 +52,7 @@ const FORGIVEN_PART: u64 = 8;
 /// Minimum number of permits forgiven; the maximum is half of the limit.
 const MIN_FORGIVEN: u64 = 2;
 
-pub(super) struct StateTable<A: Listed, E: ?Sized = dyn Entries<<A as Algorithm>::State>> {
+pub(super) struct StateTable<A: Listed, E: ?Sized = dyn Entries<A>> {
     pub(super) algorithm: A,
     /// The strictest of all evicted states.
     floor: A::State,

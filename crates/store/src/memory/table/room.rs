@@ -73,10 +73,12 @@ impl<A: Listed> StateTable<A> {
 
     /// Looks at up to `count` slots, and forgets entries that have expired.
     pub(in crate::memory) fn sweep(&mut self, now: Time, count: usize, budget: &MemoryBudget) {
-        let (slots, mut hand) = (self.slots(), self.hand);
-        for _ in 0..count.min(slots) {
-            hand = flat::before(hand, slots);
-            self.forget_expired(hand, now, budget);
+        let (mut hand, mut left) = (self.hand, count);
+        while self
+            .entries
+            .is_next_expired(&self.algorithm, now, &mut hand, &mut left)
+        {
+            self.forget(hand, now, budget);
         }
         self.hand = hand;
     }
@@ -240,14 +242,10 @@ impl<A: Listed> StateTable<A> {
 
     /// Takes a key out, and gives its bytes back to the budget.
     pub(super) fn remove(&mut self, at: usize, budget: &MemoryBudget) -> Option<A::State> {
-        let (state, key_heap) = self.entries.remove(at)?;
+        let (state, key_heap, array) = self.entries.remove(at)?;
         let heap = key_heap + block(self.algorithm.heap_bytes());
         self.heap_bytes -= heap;
-        budget.give(heap);
-        if self.len() == 0 {
-            budget.give(self.entries.bytes_of(self.slots()));
-            self.entries.clear();
-        }
+        budget.give(heap + array);
         Some(state)
     }
 
