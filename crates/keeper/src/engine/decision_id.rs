@@ -1,7 +1,7 @@
 //! Decision id: the charges of a request that a report may correct, as a text.
 //!
 //! ```text
-//!   base64url:  | 4 | time 4 | flags 1, paid after 8, length 1, limit, cost 4 or 8,
+//!   base64url:  | 5 | time 4 | flags 1, paid after 8, owed 8, length 1, limit, cost 4 or 8,
 //!                            |   length 2, key             one for each charge | made 8, nonce 16
 //! ```
 //!
@@ -18,14 +18,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ratekeeper_core::{Key, KeyBuilder, LeaseId, Nanos, Permits, Time};
+use ratekeeper_core::{Algorithm as _, Key, KeyBuilder, LeaseId, Limit, Nanos, Permits, Time};
 use ratekeeper_policy::{Charges, Correction, Entry, Policy, Rule};
 use sha2::{Digest as _, Sha256};
 
 use crate::permit::{decoded, encoded};
 
 /// Version of the layout.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 const MADE: u8 = 1;
 const WIDE: u8 = 2;
 /// Maximum number of bytes. Charges of further limits are left out, so they stay.
@@ -82,6 +82,8 @@ pub(crate) struct MadeCharge {
     /// How long after the charge time has paid for it, see
     /// [`Receipt::paid`](ratekeeper_core::Receipt::paid).
     pub(crate) paid_after: Nanos,
+    /// The permits that its bucket is refilled with until then, rounded up; zero without a bucket.
+    pub(crate) owed: Permits,
 }
 
 /// The error for a text that is not the id of a decision.
@@ -157,6 +159,7 @@ impl DecisionId {
             };
             bytes.push(if charge.is_made { MADE | wide } else { wide });
             bytes.extend_from_slice(&charge.paid_after.as_nanos().to_le_bytes());
+            bytes.extend_from_slice(&charge.owed.get().to_le_bytes());
             // The name of a variant and a key are far shorter.
             bytes.push(u8::try_from(charge.limit.len()).unwrap_or(u8::MAX));
             bytes.extend_from_slice(charge.limit.as_bytes());
@@ -192,27 +195,8 @@ impl DecisionId {
     }
 }
 
-/// Returns the charges under limits that reports correct, with their indexes. Charges by numbers of
-/// the caller are left out, because no report knows their counters.
-pub(crate) fn corrected<'a>(
-    policy: &'a Policy,
-    charges: &'a Charges,
-) -> impl Iterator<Item = (usize, MadeCharge, &'a Correction)> {
-    let entries = corrected_entries(policy, charges);
-    entries.filter_map(|(index, entry, rule)| {
-        let correction = rule.correction.as_deref()?;
-        let charge = MadeCharge {
-            limit: (&*charges.limit(entry, rule).name).into(),
-            key: charges.key(entry).as_bytes().into(),
-            cost: entry.cost,
-            is_made: true,
-            paid_after: Nanos::ZERO,
-        };
-        Some((index, charge, correction))
-    })
-}
-
-/// Returns the entries of [`corrected`], with their rules.
+/// Returns the entries under limits that reports correct, with their indexes and rules. Charges by
+/// numbers of the caller are left out, because no report knows their counters.
 pub(crate) fn corrected_entries<'a>(
     policy: &'a Policy,
     charges: &'a Charges,
@@ -226,6 +210,27 @@ pub(crate) fn corrected_entries<'a>(
     })
 }
 
+/// Returns the permits that the bucket of a limit is refilled with in `span`, rounded up; zero
+/// without a bucket.
+pub(crate) fn refilled_in(span: Nanos, limit: &Limit) -> Permits {
+    let refill = refill_of(limit);
+    let owed = refill.map(|(permits, nanos)| scaled(span.as_nanos(), permits, nanos).1);
+    Permits::new(owed.unwrap_or_default())
+}
+
+/// Returns the permits of a full bucket, and the nanoseconds that refill it.
+fn refill_of(limit: &Limit) -> Option<(u64, u64)> {
+    let bucket = Some(&limit.algorithm).filter(|it| it.is_paid_in_order())?;
+    Some((bucket.capacity().get(), bucket.window()?.as_nanos()))
+}
+
+/// Returns `number * by / of`, rounded down and up.
+fn scaled(number: u64, by: u64, of: u64) -> (u64, u64) {
+    let (product, of) = (u128::from(number) * u128::from(by), u128::from(of.max(1)));
+    let whole = |scaled: u128| u64::try_from(scaled).unwrap_or(u64::MAX);
+    (whole(product / of), whole(product.div_ceil(of)))
+}
+
 impl MadeCharge {
     /// Returns the name of the limit in the policy, without that of a variant.
     pub(crate) fn rule(&self) -> &str {
@@ -236,15 +241,29 @@ impl MadeCharge {
         Key::from_bytes(&self.key)
     }
 
+    /// Returns how long after the charge time has paid for it, also by the numbers that `limit` has
+    /// now: if they are faster, a part of a permit counts as paid.
+    pub(crate) fn paid_under(&self, limit: &Limit) -> Nanos {
+        let Some((permits, nanos)) = refill_of(limit).filter(|_| self.owed > Permits::ZERO) else {
+            return self.paid_after;
+        };
+        let time_of = |owed: u64| Nanos::from_nanos(scaled(owed, nanos, permits).0);
+        if time_of(self.owed.get()) >= self.paid_after {
+            return self.paid_after;
+        }
+        time_of(self.owed.get() - 1)
+    }
+
     /// Returns its number of bytes.
     fn length(&self) -> usize {
         let cost = u32::try_from(self.cost.get()).map_or(8, |_| 4);
-        1 + 8 + 1 + self.limit.len() + cost + 2 + self.key.len()
+        1 + 8 + 8 + 1 + self.limit.len() + cost + 2 + self.key.len()
     }
 
     fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (&flags, rest) = bytes.split_first()?;
         let (&paid_after, rest) = rest.split_first_chunk()?;
+        let (&owed, rest) = rest.split_first_chunk()?;
         let (&length, rest) = rest.split_first()?;
         let (limit, rest) = rest.split_at_checked(length.into())?;
         let (cost, rest) = match flags & WIDE {
@@ -265,6 +284,7 @@ impl MadeCharge {
             cost: Permits::new(cost),
             is_made: flags & MADE > 0,
             paid_after: Nanos::from_nanos(u64::from_le_bytes(paid_after)),
+            owed: Permits::new(u64::from_le_bytes(owed)),
         };
         Some((charge, rest))
     }
@@ -301,6 +321,7 @@ mod tests {
                 cost: Permits::new(cost),
                 is_made: cost != 9,
                 paid_after: Nanos::from_secs(cost),
+                owed: Permits::new(cost),
             }
         });
         DecisionId {
@@ -341,7 +362,7 @@ mod tests {
     fn texts_that_are_not_ids_are_refused() {
         let header = |version: u8| [&[version][..], &[1; 4]].concat();
         let with = |flags: u8, tail: &[u8]| {
-            encoded(&[&header(4)[..], &[flags], &[7; 8], tail, &[9; 24]].concat())
+            encoded(&[&header(5)[..], &[flags], &[7; 16], tail, &[9; 24]].concat())
         };
         for text in [
             String::new(),
@@ -349,8 +370,8 @@ mod tests {
             "\u{e9}".into(),
             "x".repeat(MAX_CHARS + 1),
             "A".repeat(1 << 20),
-            encoded(&[&header(3)[..], &[9; 24]].concat()),
-            encoded(&header(4)),
+            encoded(&[&header(4)[..], &[9; 24]].concat()),
+            encoded(&header(5)),
             with(2, b"\x01a\0\0\0\0\0\0"),
             with(1, b"\x00\0\0\0\0\0\0"),
             with(1, b"\x02a"),
@@ -383,6 +404,7 @@ mod tests {
             id(&[("a", 1, b"k"), ("c", 2, b"l")]),
             with(|charge| charge.is_made = false),
             with(|charge| charge.paid_after = Nanos::MAX),
+            with(|charge| charge.owed = Permits::MAX),
             DecisionId {
                 within: Nanos::from_secs(121),
                 ..whole.clone()

@@ -22,7 +22,7 @@ use ratekeeper_policy::{CostSource, Rule};
 use ratekeeper_store::{ActualCost, ChargeOrigin, Settled, Store, StoreError};
 use smallvec::SmallVec;
 
-use super::decision_id::{MadeCharge, corrected, corrected_entries};
+use super::decision_id::{MadeCharge, corrected_entries, refilled_in};
 use crate::{Answer, Clock, DecisionId, Keeper, Outcome, Reservations, Scope};
 
 /// The effect of a report.
@@ -99,12 +99,20 @@ impl Answer {
 
     fn corrected(&self) -> impl Iterator<Item = (MadeCharge, &Correction)> {
         let is_corrected = self.allowed() && self.policy.rules.are_corrected();
-        let charges = is_corrected.then(|| corrected(&self.policy, &self.charges));
-        let decided = charges.into_iter().flatten();
-        decided.filter_map(|(index, mut charge, correction)| {
-            charge.is_made = self.makes(index);
-            charge.paid_after = self.decisions.each.get(index)?.reset_after;
-            Some((charge, correction))
+        let entries = is_corrected.then(|| corrected_entries(&self.policy, &self.charges));
+        let entries = entries.into_iter().flatten();
+        entries.filter_map(|(index, entry, rule)| {
+            let limit = self.charges.limit(entry, rule);
+            let paid_after = self.decisions.each.get(index)?.reset_after;
+            let charge = MadeCharge {
+                limit: (&*limit.name).into(),
+                key: self.charges.key(entry).as_bytes().into(),
+                cost: entry.cost,
+                is_made: self.makes(index),
+                paid_after,
+                owed: refilled_in(paid_after, limit),
+            };
+            Some((charge, rule.correction.as_deref()?))
         })
     }
 }
@@ -314,7 +322,7 @@ fn settled_by<'a>(
     Some(Settled {
         charge: Charge::enforced(limit, made.key(), made.cost),
         used,
-        origin: origin.paid_after(made.paid_after),
+        origin: origin.paid_after(made.paid_under(limit)),
     })
 }
 

@@ -137,32 +137,39 @@ fn a_report_finds_its_charge_under_other_numbers_of_the_key() {
     }
 }
 
-/// A faster number pays a charge sooner than its own would have: what comes back then is the excess
-/// that `explain` states, each permit once.
+/// A faster number pays a charge sooner than its own would have. Of limits that are no bucket no permit
+/// comes back twice.
 #[test]
-fn after_a_faster_number_no_permit_comes_back_twice() {
-    for algorithm in ["token-bucket", "leaky-bucket", "quota-reset", "exponential"] {
-        let with = |quota: &str| {
-            format!(
-                "[[limit]]\nname = \"a\"\nkey = [\"attr:user\"]\nlimit = \"{quota}\"\n\
-                 algorithm = \"{algorithm}\"\ncount = {{ status = [401] }}\nreport_within = \"1h\"\n"
-            )
-        };
-        let keeper = keeper(&with("10/1h"));
+fn after_another_number_a_bucket_gives_back_only_what_is_unpaid_by_both() {
+    let with = |algorithm: &str, quota: &str| {
+        format!(
+            "[[limit]]\nname = \"a\"\nkey = [\"attr:user\"]\nlimit = \"{quota}\"\n\
+             algorithm = \"{algorithm}\"\ncount = {{ status = [401] }}\nreport_within = \"1h\"\n"
+        )
+    };
+    for (algorithm, before, after, secs, spent, all_back) in [
+        ("token-bucket", "10/1h", "10/10s", 10, 10, 0),
+        ("token-bucket", "10/1h", "10/10s", 4, 4, 5), // of 6, rounded down
+        ("token-bucket", "10/1h", "10/1h", 720, 2, 8),
+        ("token-bucket", "10/10s", "10/1h", 4, 0, 0), // 6 s are no permit any more
+        ("leaky-bucket", "10/1h", "10/10s", 10, 1, 0),
+        ("quota-reset", "10/1h", "10/10s", 10, 10, 0),
+        ("exponential", "10/1h", "10/10s", 10, 6, 3),
+    ] {
+        let case = format!("{algorithm}, {before} -> {after}, {secs} s");
+        let keeper = keeper(&with(algorithm, before));
         let passed = || {
             (0..20)
                 .map(|_| login(&keeper, "ann"))
                 .filter(Answer::allowed)
         };
         let made: Vec<_> = passed().collect();
-        keeper.install(policy(&with("10/10s")));
-        keeper.clock().advance(Nanos::from_secs(10));
-        let again = passed().count();
-        assert!(again <= 10, "{algorithm}: {again}");
+        keeper.install(policy(&with(algorithm, after)));
+        keeper.clock().advance(Nanos::from_secs(secs));
+        assert_eq!(passed().count(), spent, "{case}");
         for answer in made.iter().chain(&made) {
             report(&keeper, answer, &status(200));
         }
-        let back = passed().count();
-        assert!(back <= made.len(), "{algorithm}: {back}");
+        assert_eq!(passed().count(), all_back, "{case}");
     }
 }
