@@ -16,6 +16,8 @@
 //! of its charges that allows is decided, alone. If another request takes that room in between, the
 //! chain denies. A key that the request names twice is looked at as if all charges of it were made.
 //!
+//! An act that gives back or corrects looks at all parts first: if a server is away, none changes.
+//!
 //! A condition ([`Mode::Once`]) and its charge lie in one slot, because their keys begin with the
 //! same part; a headroom has the key of its charge.
 
@@ -28,7 +30,7 @@ use super::slot::slot_of;
 use super::trouble::Trouble;
 use super::{ItemKeys, RedisStore};
 use crate::Decisions;
-use crate::act::{Act, ActAnswer, Decide, Look, ScriptAct, Settle};
+use crate::act::{Act, ActAnswer, ActKind, Decide, Look, ScriptAct, Settle};
 use crate::modes::deny_rest;
 
 impl RedisStore {
@@ -144,6 +146,11 @@ impl SlotCalls<'_> {
             }
         }
         let parts = parts(items, keys);
+        if act.kind() != ActKind::Look {
+            for part in &parts {
+                let _state = self.standing(part).await?;
+            }
+        }
         let mut answers = Vec::with_capacity(parts.len());
         for part in &parts {
             answers.push(self.part(part, act).await?);

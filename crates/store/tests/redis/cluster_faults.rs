@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ratekeeper_store::{RedisServers, StoreError};
+use ratekeeper_core::{Gcra, Time};
+use ratekeeper_store::{RedisServers, RedisStore, Store as _, StoreError};
 
 use crate::faults::Bench;
 use crate::server::{Cluster, Server, programs};
@@ -147,6 +148,39 @@ fn a_dead_primary_affects_only_its_keys_and_no_call_waits_for_it() {
         cluster.nodes[dead].restart(&program, &options);
         bench.until_passed("ada");
         assert_eq!(bench.troubled(), [""; 0]);
+    }
+}
+
+/// What two servers would give back, and one is away: nothing, so that the caller can try again.
+#[test]
+fn a_refund_on_two_servers_of_which_one_is_dead_changes_nothing() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for program in programs() {
+        let mut cluster = Cluster::start(&program);
+        let store = crate::spread::store(&cluster, "halves");
+        let quota = "10/10h".parse().unwrap();
+        let daily = crate::spread::limit(0, "daily", Gcra::token_bucket(quota).unwrap().into());
+        let name = |client: &str| format!("halves:{{{client}}}:daily");
+        let dead = cluster.home(&name("ada"));
+        let mut others = (0..).map(|number| format!("other-{number}"));
+        let other = others.find(|other| cluster.home(&name(other)) != dead);
+        let keys = [other.unwrap(), "ada".into()].map(|client| crate::spread::key_of(&client));
+        let charges = keys.each_ref().map(|key| crate::spread::one(&daily, key));
+        let looked = |store: &RedisStore| runtime.block_on(store.look(&charges[..1], Time::ZERO));
+        let decided = runtime
+            .block_on(store.decide(&charges, Time::ZERO))
+            .unwrap();
+        assert!(decided.admitted);
+        for node in &cluster.nodes {
+            set(&mut node.connect(), "cluster-require-full-coverage", "no");
+        }
+        cluster.nodes[dead + 3].kill();
+        cluster.nodes[dead].kill();
+        for _ in 0..3 {
+            let refunded = runtime.block_on(store.refund(&charges, Time::ZERO));
+            assert!(refunded.is_err(), "{refunded:?}");
+            assert_eq!(looked(&store).unwrap().each[0].remaining.get(), 9);
+        }
     }
 }
 

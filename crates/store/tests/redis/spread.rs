@@ -16,20 +16,20 @@ const ATTACKS: usize = 60;
 /// Other clients; all of them fit into the shared limit.
 const OTHERS: u32 = 50;
 
-fn limit(id: u32, name: &str, algorithm: AnyAlgorithm) -> Limit {
+pub(crate) fn limit(id: u32, name: &str, algorithm: AnyAlgorithm) -> Limit {
     Limit {
         name: name.into(),
         ..conformance::limit(id, algorithm)
     }
 }
 
-fn key_of(client: &str) -> Vec<u8> {
+pub(crate) fn key_of(client: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     KeyBuilder::new(&mut bytes).part(client.as_bytes());
     bytes
 }
 
-fn one<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
+pub(crate) fn one<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
     Charge {
         limit,
         key: Key::from_bytes(key),
@@ -38,7 +38,7 @@ fn one<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
     }
 }
 
-fn store(cluster: &Cluster, prefix: &str) -> RedisStore {
+pub(crate) fn store(cluster: &Cluster, prefix: &str) -> RedisStore {
     RedisStore::new(RedisConfig {
         servers: RedisServers::Cluster(cluster.urls()),
         prefix: prefix.into(),
