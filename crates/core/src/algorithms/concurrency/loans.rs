@@ -74,7 +74,9 @@ impl Concurrency {
 
     /// Takes back anonymous permits, from the lease at `at` on.
     fn take_back(&self, leases: &mut ConcurrencyState, mut at: usize, cost: Permits) {
-        if cost > self.capacity() {
+        // Under a higher limit it was; counted denials, too, are more than the limit.
+        let is_taken = self.denials == Denials::Free && cost.get() <= leases.sum;
+        if cost > self.capacity() && !is_taken {
             return; // was never taken
         }
         let mut left = cost.get();

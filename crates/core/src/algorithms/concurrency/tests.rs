@@ -279,6 +279,16 @@ fn counted_denials_are_given_back_without_a_loss() {
 }
 
 #[test]
+fn a_cost_above_a_lowered_limit_comes_back() {
+    let (wide, narrow, mut leases) = (limit(9), limit(2), ConcurrencyState::default());
+    let _ = wide.decide(&mut leases, at(0), Permits::new(8));
+    for (cost, in_use) in [(9, 8), (5, 3), (4, 3), (3, 0)] {
+        narrow.refund(&mut leases, at(1), Permits::new(cost));
+        assert_eq!(leases.in_use(at(1)), in_use, "{cost}");
+    }
+}
+
+#[test]
 fn batches_stay_few_however_many_the_permits() {
     let limit = limit(MAX_LEASES.into()).with_denials(Denials::Counted);
     let mut leases = ConcurrencyState::default();
