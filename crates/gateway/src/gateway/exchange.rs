@@ -191,12 +191,10 @@ impl Gateway {
         };
         sender.keep_timer(timer);
         let stage = upload.map(Upload::stage);
-        let result = result.ok_or_else(|| {
-            if stage == Some(Stage::Client) {
-                SendError::End(ForwardError::UploadTimeout)
-            } else {
-                SendError::Broken(UpstreamFailure::ResponseTimeout)
-            }
+        let result = result.ok_or_else(|| match stage {
+            Some(Stage::Client) => SendError::End(ForwardError::UploadTimeout),
+            Some(Stage::Broken) => SendError::End(ForwardError::UploadBroken),
+            _ => SendError::Broken(UpstreamFailure::ResponseTimeout),
         })?;
         result.map_err(|mut error| match error.take_message() {
             Some(request) => SendError::Unsent(Box::new(request)),

@@ -92,10 +92,35 @@ fn a_length_beside_a_coding_is_removed_and_the_connection_is_closed() {
     }
 }
 
+/// A request that holds a permit keeps its connection to the upstream: that is no failure of the
+/// upstream either.
 #[test]
-fn bodies_that_break_off_are_no_requests() {
-    let upstream = Upstream::hello();
-    let proxy = Proxy::in_front_of(&upstream);
+fn bodies_that_break_off_are_no_requests_and_no_failures() {
+    let permits =
+        "[[limit]]\nname = \"work\"\nkey = [\"all\"]\nconcurrency = { max = 9, lease = \"60s\" }\n";
+    for (listener, policy) in [
+        ("", super::OPEN),
+        ("response_timeout = \"100ms\"", permits),
+        (
+            "response_timeout = \"100ms\"\nadaptive_concurrency = { min = 9, max = 9 }",
+            super::OPEN,
+        ),
+    ] {
+        let upstreams = [Upstream::hello(), Upstream::hello()];
+        let addresses = upstreams.each_ref().map(|it| it.address);
+        let proxy = Proxy::start(&addresses, listener, policy);
+        break_off(&proxy);
+        for (upstream, address) in upstreams.iter().zip(1..) {
+            while let Some(seen) = upstream.seen_already() {
+                assert!(!seen.is_whole && !seen.start.contains("hidden"), "{seen:?}");
+            }
+            let up = format!("ratekeeper_upstream_up{{route=\"\",address=\"{address}\"}}");
+            assert_eq!(proxy.metric(&up), 1, "{listener}");
+        }
+    }
+}
+
+fn break_off(proxy: &Proxy) {
     for body in [
         "zz\r\nabc\r\n",
         "3\r\nabcd\r\n",
@@ -112,11 +137,11 @@ fn bodies_that_break_off_are_no_requests() {
     ] {
         let request =
             format!("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{body}");
-        let response = all(&proxy, &request);
-        assert!(!response.contains("200 OK"), "{body:?}: {response:?}");
-    }
-    while let Some(seen) = upstream.seen_already() {
-        assert!(!seen.is_whole && !seen.start.contains("hidden"), "{seen:?}");
+        let response = all(proxy, &request);
+        assert!(
+            response.starts_with("HTTP/1.1 400 "),
+            "{body:?}: {response:?}"
+        );
     }
 }
 
