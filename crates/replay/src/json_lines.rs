@@ -38,10 +38,7 @@ const KNOWN: &[(Column, &str)] = &[
     ),
     (Column::Request, "request"),
     (Column::Method, "method request_method RequestMethod"),
-    (
-        Column::Target,
-        "path request_uri uri url target RequestPath",
-    ),
+    (Column::Target, "path request_uri uri url RequestPath"), // `target` is a module of Rust
     (Column::Query, "query query_string args"),
     (Column::Host, "host authority http_host RequestHost"),
     (

@@ -83,7 +83,7 @@ fn each_format_is_found_from_its_lines() {
             "1548116774655 10.0.1.2 GET /?  0 109",
         ),
         (
-            r#"{"timestamp":"2019-01-22T00:26:14.200Z","level":"INFO","event":"decision.denied","limit":"login","key":"ip=~5f1c","method":"POST","path":"/login"}"#,
+            r#"{"timestamp":"2019-01-22T00:26:14.200Z","level":"INFO","target":"ratekeeper_server::observe::denial_log","event":"decision.denied","limit":"login","key":"ip=~5f1c","method":"POST","path":"/login"}"#,
             "json",
             "1548116774200  POST /login?  0 0",
         ),
@@ -102,6 +102,25 @@ fn each_format_is_found_from_its_lines() {
             "{line}"
         );
     }
+}
+
+/// Every event has `target`, the module that writes it.
+#[test]
+fn only_refusals_among_events_are_requests() {
+    let event = |rest: &str| {
+        format!(
+            "{{\"timestamp\":\"2019-01-22T00:26:14.200Z\",\"level\":\"INFO\",\
+             \"target\":\"ratekeeper_server::observe::event\",{rest}}}\n"
+        )
+    };
+    let content = [
+        event(r#""event":"decision.denied","method":"POST","path":"/login""#),
+        event(r#""event":"notice","code":"RK0403""#),
+        event(r#""event":"stopped""#),
+    ];
+    let (_, records) = read(content.concat().as_bytes(), &with_format("json")).unwrap();
+    let decided = records.iter().filter(|record| record.starts_with('+'));
+    assert_eq!(decided.count(), 1, "{records:?}");
 }
 
 /// The words in front of a line are never its client, unless a format says so.
