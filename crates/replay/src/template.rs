@@ -15,7 +15,7 @@ use std::net::IpAddr;
 
 use crate::escapes::unescaped;
 use crate::record::{Column, FieldKind, RowWriter, SkipReason, Stamp};
-use crate::timestamp::{MICRO, MILLI, SECOND};
+use crate::timestamp::{MICRO, MILLI, SECOND, start_of_offset};
 
 /// A format string, compiled.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,6 +42,10 @@ pub(crate) fn header(name: &str) -> Column {
 const PORTS: [&str; 3] = ["$remote_port", "%{remote}p", "%cp"];
 /// The `?` of a query, if there is one.
 const IS_ARGS: &str = "$is_args";
+/// Header with a list of addresses, which has spaces.
+const FORWARDED: &str = "x-forwarded-for";
+/// Beginnings of the forms of a time that can be read.
+const TIMES: [&str; 3] = ["%d/%b/%Y:", "%Y-%m-%d", "%F"];
 
 /// A column of a format string, and the rest after it; no column stands for the sign itself.
 type Variable<'a> = Result<(Option<Column>, &'a str), String>;
@@ -67,6 +71,10 @@ impl Template {
                 return Self::compile(&written);
             }
             ('%', haproxy, Stamp::Start, false)
+        } else if format.contains("\\\"") {
+            return Self::compile(&format.replace("\\\"", "\"")); // as it stands in httpd.conf
+        } else if format.contains("%{end:") {
+            ('%', apache, Stamp::End, true)
         } else {
             ('%', apache, Stamp::Start, true)
         };
@@ -139,6 +147,7 @@ impl Template {
                         // The host of an IPv6 address: `[2001:db8::1]`.
                         Column::Host if rest.starts_with('[') => rest.find(']').ok_or(WRONG)?,
                         Column::Time => start_of_offset(rest),
+                        Column::Named(_, name) if name == FORWARDED => start_of_last(rest),
                         _ => 0,
                     };
                     start + end_of_column(&rest[start..], next).ok_or(WRONG)?
@@ -201,16 +210,10 @@ fn has_prefix(client: &str, rest: &str) -> bool {
     words.any(is_address) || before.split(' ').count() > 3
 }
 
-/// Returns the place of `+0330` in `22/Jan/2019:03:56:14 +0330 ..`, and 0 for another text.
-fn start_of_offset(text: &str) -> usize {
-    let is_common = text.as_bytes().get(2) == Some(&b'/');
-    let start = memchr::memchr(b' ', text.as_bytes()).map_or(0, |space| space + 1);
-    match text.as_bytes().get(start..start + 5) {
-        Some([b'+' | b'-', digits @ ..]) if is_common && digits.iter().all(u8::is_ascii_digit) => {
-            start
-        }
-        _ => 0,
-    }
+/// Returns the place of `10.0.0.2` in `192.0.2.1, 10.0.0.2 ..`.
+fn start_of_last(list: &str) -> usize {
+    let before = list.split(' ').take_while(|hop| hop.ends_with(','));
+    before.map(|hop| hop.len() + 1).sum()
 }
 
 /// Returns the length of a column before `next`. Before a quote, characters after a backslash do
@@ -230,11 +233,7 @@ fn end_of_column(text: &str, next: &str) -> Option<usize> {
         if begins(&bytes[at..], next) {
             return Some(at);
         }
-        at += if first == b'"' && bytes[at] == b'\\' {
-            2
-        } else {
-            1
-        };
+        at += 1 + usize::from(first == b'"' && bytes[at] == b'\\');
     }
 }
 
@@ -278,6 +277,7 @@ fn nginx(text: &str) -> Variable<'_> {
         "status" => Column::Status,
         "request_time" => Column::Duration(SECOND),
         "remote_user" => Column::Named(FieldKind::Attribute, name.into()),
+        "proxy_add_x_forwarded_for" => header(FORWARDED),
         _ => match (name.strip_prefix("http_"), name.strip_prefix("cookie_")) {
             (Some(name), _) => header(&name.replace('_', "-")),
             (_, Some(name)) => Column::Named(FieldKind::Cookie, name.into()),
@@ -298,7 +298,10 @@ fn apache(text: &str) -> Variable<'_> {
     let column = match (letter, name) {
         ('%', _) => return Ok((None, &text[1..])),
         ('h' | 'a', _) => Column::Client,
-        ('t', "" | "sec" | "msec" | "usec" | "%d/%b/%Y:%H:%M:%S %z") => Column::Time,
+        ('t', "") => Column::Time,
+        ('t', form) if form.ends_with("sec") || TIMES.iter().any(|it| form.starts_with(it)) => {
+            Column::Time
+        }
         ('t', _) => return Err(format!("the time `%{{{name}}}t` cannot be read; write %t")),
         ('r', _) => Column::Request,
         ('m', _) => Column::Method,
@@ -379,10 +382,8 @@ fn haproxy(text: &str) -> Variable<'_> {
         "ci" => Column::Client,
         // `%ms` are the milliseconds of its second.
         "Ts" => {
-            return Ok((
-                Some(Column::Time),
-                rest.strip_prefix(".%ms").unwrap_or(rest),
-            ));
+            let rest = rest.strip_prefix(".%ms").unwrap_or(rest);
+            return Ok((Some(Column::Time), rest));
         }
         "t" | "T" | "Tl" | "tr" | "trg" | "trl" => Column::Time,
         "ST" => Column::Status,
@@ -417,6 +418,10 @@ mod tests {
         ] {
             assert_eq!(compile(format), Ok(pieces), "{format}");
         }
+        assert_eq!(
+            nginx("proxy_add_x_forwarded_for"),
+            Ok((Some(header(FORWARDED)), ""))
+        );
         for wrong in [
             "$status",
             "$time_local$status",

@@ -93,6 +93,18 @@ impl TimeReader {
     }
 }
 
+/// Returns the place of `+0330` in `22/Jan/2019:03:56:14 +0330 ..`, and 0 for another text.
+pub(crate) fn start_of_offset(text: &str) -> usize {
+    let is_common = text.as_bytes().get(2) == Some(&b'/');
+    let start = memchr::memchr(b' ', text.as_bytes()).map_or(0, |space| space + 1);
+    match text.as_bytes().get(start..start + 5) {
+        Some([b'+' | b'-', digits @ ..]) if is_common && digits.iter().all(u8::is_ascii_digit) => {
+            start
+        }
+        _ => 0,
+    }
+}
+
 /// Reads decimal digits, perhaps with a fraction, as a whole number and billionths. Further digits
 /// are dropped.
 fn decimal(text: &str) -> Option<(u64, u64)> {

@@ -233,6 +233,50 @@ fn a_format_of_haproxy_is_read_as_it_writes() {
 }
 
 #[test]
+fn a_format_can_be_copied_from_apache_and_nginx() {
+    for (format, line, expected) in [
+        (
+            r#"%h %l %u %t \"%r\" %>s"#,
+            r#"192.0.2.1 - - [22/Jan/2019:00:26:14 +0000] "GET /a HTTP/1.1" 200"#,
+            "1548116774000 192.0.2.1 GET /a?  200 0",
+        ),
+        (
+            "%h %{%FT%T%z}t %m %U %>s",
+            "192.0.2.1 2019-01-22T00:26:14+0000 GET /a 200",
+            "1548116774000 192.0.2.1 GET /a?  200 0",
+        ),
+        (
+            "%h [%{%Y-%m-%d %H:%M:%S}t] %m %U %>s",
+            "192.0.2.1 [2019-01-22 00:26:14] GET /a 200",
+            "1548116774000 192.0.2.1 GET /a?  200 0",
+        ),
+        (
+            "%h %{begin:sec}t %D %m %U %>s",
+            "192.0.2.1 1548116774 250000 GET /a 200",
+            "1548116774000 192.0.2.1 GET /a?  200 250",
+        ),
+        (
+            "%h %{end:msec}t %D %m %U %>s",
+            "192.0.2.1 1548116774250 250000 GET /a 200",
+            "1548116774000 192.0.2.1 GET /a?  200 250",
+        ),
+        (
+            "%{X-Forwarded-For}i %l %t \"%r\" %>s",
+            r#"203.0.113.1, 192.0.2.1 - [22/Jan/2019:00:26:14 +0000] "GET /a HTTP/1.1" 200"#,
+            "1548116774000  GET /a?  200 0",
+        ),
+        (
+            "$proxy_add_x_forwarded_for [$time_local] \"$request\" $status",
+            r#"203.0.113.1, 192.0.2.1 [22/Jan/2019:00:26:14 +0000] "GET /a HTTP/1.1" 200"#,
+            "1548116774000  GET /a?  200 0",
+        ),
+    ] {
+        let (_, records) = read(line.as_bytes(), &with_format(format)).unwrap();
+        assert_eq!(records, [format!("+ {expected}")], "{format}: {line}");
+    }
+}
+
+#[test]
 fn a_format_can_be_written() {
     for (format, line, expected) in [
         (
