@@ -13,6 +13,11 @@ mkdir -p "$out/tree"
 settle() { find "$1" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +; }
 pack() { tar --create --sort=name --format=gnu --owner=0 --group=0 --numeric-owner "$@"; }
 
+# The guide with its pictures, and the alerts and the dashboard that it tells operators to copy.
+documents() {
+    tar --create --mode=u=rwX,go=rX docs/guide docs/openapi.yaml examples/monitoring | tar --extract --directory="$1"
+}
+
 name=ratekeeper-$version-$cpu-linux
 archive=$out/tree/$name
 install -D --mode=755 "$binary" "$archive/ratekeeper"
@@ -21,7 +26,7 @@ install -D --mode=644 --target-directory="$archive/man" "$PAGES"/*.1
 install -D --mode=644 --target-directory="$archive/systemd" packaging/ratekeeper.{service,socket}
 install --mode=644 examples/policies/quickstart.toml "$archive/ratekeeper.toml"
 install --mode=644 LICENSE-* "$INVENTORY/THIRD-PARTY.txt" "$INVENTORY/sbom.cdx.json" "$archive"
-install -D --mode=644 --target-directory="$archive/docs/guide" docs/guide/*.md
+documents "$archive"
 settle "$archive"
 pack --directory="$out/tree" "$name" | gzip --no-name --best > "$out/$name.tar.gz"
 
@@ -39,7 +44,7 @@ install -D --mode=644 <(cat LICENSE-APACHE LICENSE-MIT "$INVENTORY/THIRD-PARTY.t
 install -D --mode=755 --target-directory="$deb/DEBIAN" packaging/debian/{postinst,prerm,postrm}
 sed "s/@VERSION@/$version/; s/@ARCHITECTURE@/$debian/" packaging/debian/control > "$deb/DEBIAN/control"
 echo /etc/ratekeeper/ratekeeper.toml > "$deb/DEBIAN/conffiles"
-install -D --mode=644 --target-directory="$share/doc/ratekeeper/docs/guide" docs/guide/*.md
+documents "$share/doc/ratekeeper"
 settle "$deb"
 dpkg-deb --root-owner-group -Zxz --build "$deb" "$out/ratekeeper_${version}_$debian.deb" > /dev/null
 
