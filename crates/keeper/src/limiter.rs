@@ -295,7 +295,7 @@ impl<A: LimiterAlgorithm, C: Clock> Limiter<A, C> {
     /// Takes `cost` at once, if it is free and no caller waits.
     #[expect(clippy::inline_always, reason = "as `check_n`")]
     #[inline(always)]
-    fn take_at_once(&self, cost: u64) -> bool {
+    pub(crate) fn take_at_once(&self, cost: u64) -> bool {
         let Some(cost) = permits(cost) else {
             return false;
         };

@@ -6,8 +6,8 @@ use http::{HeaderName, Request};
 use ratekeeper::core::{Concurrency, Gcra, Nanos, Permits, Quota};
 use ratekeeper::policy::{Body, HeaderStyle};
 use ratekeeper::store::{MemoryConfig, MemoryStore};
-use ratekeeper::tower::{KeySource, RateLimitLayer, RequestHead, by_header};
-use ratekeeper::{Limits, NamedLimit, at_once};
+use ratekeeper::tower::{Gate, KeySource, RateLimitLayer, RequestHead, by_header};
+use ratekeeper::{Limiter, Limits, NamedLimit, at_once};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -159,6 +159,13 @@ async fn a_leaky_queue_delays_a_request() {
     let queue = Gcra::leaky_queue(Quota::per_second(1), Permits::new(5)).unwrap();
     let paced = limits.limit("paced", queue).unwrap();
     let layer = RateLimitLayer::together([paced.by(by_header(USER))]).unwrap();
+    delays(layer, &clock).await;
+    let one = || RateLimitLayer::new(Limiter::with_clock(queue, Arc::clone(&clock)));
+    delays(one(), &clock).await;
+    delays(one().headers(HeaderStyle::Off), &clock).await;
+}
+
+async fn delays<G: Gate>(layer: RateLimitLayer<G>, clock: &Clocked) {
     let stage = Stage::default();
     let mut service = layer.layer(stage.clone());
     assert_eq!(status(&mut service, by("ann", "")), 200);

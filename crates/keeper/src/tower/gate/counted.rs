@@ -27,6 +27,7 @@ use crate::tower::RateLimitLayer;
 use crate::tower::described::Described;
 use crate::tower::head::RequestHead;
 use crate::tower::hold::{OnReturn, RequestHold};
+use crate::tower::pass::Pass;
 use crate::tower::shown::Limited;
 
 /// Retry time of a refused client, fixed because the end of a request cannot be predicted.
@@ -115,6 +116,9 @@ impl<P: Places> Counted<P> {
         if self.places.line().length() == 0
             && let hold @ Some(_) = self.places.take(cost, on_return)
         {
+            if self.described.is_silent() {
+                return Asked::Now(Ruling::Pass(Pass { hold, terms: None }));
+            }
             return Asked::Now(self.passes(hold));
         }
         if patience == Nanos::ZERO || self.places.needed(cost) > self.places.most() {
