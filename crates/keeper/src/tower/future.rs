@@ -55,6 +55,11 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
+        // A request that holds nothing, and passes without terms.
+        Free {
+            #[pin]
+            future: S::Future,
+        },
         Serving {
             #[pin]
             future: S::Future,
@@ -89,9 +94,12 @@ where
 
     #[inline]
     pub(super) fn serving(future: S::Future, pass: Pass) -> Self {
-        Self {
-            state: State::Serving { future, pass },
-        }
+        let state = if pass.hold.is_none() && pass.terms.is_none() {
+            State::Free { future }
+        } else {
+            State::Serving { future, pass }
+        };
+        Self { state }
     }
 
     pub(super) fn refused(response: Response<Vec<u8>>) -> Self {
@@ -111,24 +119,29 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
-        if let Projected::Serving {
-            future,
-            pass:
-                Pass {
-                    hold: hold @ (None | Some(RequestHold::Counted(_) | RequestHold::Other(_))),
-                    terms: None,
-                },
-        } = state.as_mut().project()
-        {
-            let result = ready!(future.poll(context));
-            if hold.is_none() {
-                return Poll::Ready(result.map(|response| response.map(LimitedBody::free)));
+        let free = |response: Response<R>| response.map(LimitedBody::free);
+        match state.as_mut().project() {
+            Projected::Free { future } => future.poll(context).map_ok(free),
+            Projected::Serving {
+                future,
+                pass:
+                    Pass {
+                        hold: hold @ Some(RequestHold::Counted(_) | RequestHold::Other(_)),
+                        terms: None,
+                    },
+            } => {
+                let result = ready!(future.poll(context));
+                // An error, or a response without content, gives back the permits.
+                let goes_on = |it: &Response<R>| !it.body().is_end_stream();
+                let hold = hold.take().filter(|_| result.as_ref().is_ok_and(goes_on));
+                if hold.is_none() {
+                    return Poll::Ready(result.map(free));
+                }
+                let served = |body| LimitedBody::served(body, hold, None);
+                Poll::Ready(result.map(|response| response.map(served)))
             }
-            let hold = hold.take(); // an error gives back the permits
-            let served = |body| LimitedBody::served(body, hold, None);
-            return Poll::Ready(result.map(|response| response.map(served)));
+            _ => state.poll(context),
         }
-        state.poll(context)
     }
 }
 
@@ -157,6 +170,10 @@ where
                         },
                         (SettledRuling::Pass(_), None) => unreachable!("a request is taken once"),
                     }
+                }
+                Projected::Free { future } => {
+                    let free = |response: Response<R>| response.map(LimitedBody::free);
+                    return future.poll(context).map_ok(free);
                 }
                 Projected::Serving { future, pass } => {
                     let mut result = ready!(future.poll(context));

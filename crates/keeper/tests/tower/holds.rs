@@ -8,6 +8,7 @@ use std::task::Poll;
 use http_body::Body;
 use http_body_util::BodyExt;
 use ratekeeper::core::{Concurrency, Nanos, Permits};
+use ratekeeper::policy::HeaderStyle;
 use ratekeeper::store::MemoryConfig;
 use ratekeeper::tower::{AdaptiveSettings, Gate, RateLimitLayer, RequestHead};
 use ratekeeper::{Clock, KeyedLimiter, Limiter};
@@ -62,10 +63,12 @@ fn check<G: Gate>(layer: &RateLimitLayer<G>, at_work: impl Fn() -> u64) {
 /// Nothing is left to be sent when the head of such a response is there.
 #[test]
 fn a_response_without_content_returns_the_permit_with_its_head() {
-    let layer = RateLimitLayer::in_flight(1);
-    let mut service = layer.layer(Stage::new(Act::NoContent));
-    let answer = now(&mut service, get("/", &[]));
-    assert_eq!((answer.is_ok(), layer.at_work()), (true, 0));
+    for style in [HeaderStyle::Ietf, HeaderStyle::Off] {
+        let layer = RateLimitLayer::in_flight(1).headers(style);
+        let mut service = layer.layer(Stage::new(Act::NoContent));
+        let answer = now(&mut service, get("/", &[]));
+        assert_eq!((answer.is_ok(), layer.at_work()), (true, 0));
+    }
 }
 
 fn finish(answer: Answered, end: End, at_work: &impl Fn() -> u64) {
@@ -92,6 +95,8 @@ fn finish(answer: Answered, end: End, at_work: &impl Fn() -> u64) {
 fn permits_of_a_plain_count_are_returned() {
     let layer = RateLimitLayer::in_flight(Permits::new(3));
     check(&layer, || layer.at_work());
+    let silent = layer.headers(HeaderStyle::Off);
+    check(&silent, || silent.at_work());
 }
 
 #[test]
@@ -161,6 +166,11 @@ fn permits_of_one_limit_are_returned() {
     check(&RateLimitLayer::new(Arc::clone(&limiter)), at_work);
     let layer = RateLimitLayer::new(Arc::clone(&limiter)).queue(Nanos::from_secs(5));
     check(&layer, at_work);
+    check(&layer.headers(HeaderStyle::Off), at_work);
+    let two = Concurrency::new(Permits::new(2), Nanos::from_secs(30)).unwrap();
+    let typed = Arc::new(Limiter::with_clock(two, Arc::clone(&clock)));
+    let layer = RateLimitLayer::new(Arc::clone(&typed)).headers(HeaderStyle::Off);
+    check(&layer, || 2 - typed.peek().remaining.get());
     // A request that holds it for longer than the lease takes no other permit with it.
     let refusing = RateLimitLayer::new(Arc::clone(&limiter));
     let mut service = refusing.layer(Stage::new(Act::Endless));
