@@ -38,14 +38,15 @@ fn requests_and_decisions_equal_the_traffic_and_top_and_the_metrics() {
     let path = dir.path().join("policy.toml");
     std::fs::write(&path, COUNTED).expect("it is writable");
     let service = Service::start(dir.path(), &path);
+    // Before the page, which opens on the limit that refuses most.
+    ask(service.http(), ("user", "ada"), 8);
+    ask(service.http(), ("user", "bob"), 4);
+    ask(service.http(), ("visitor", "without the key"), 2);
     let Some(mut browser) = open(dir.path(), &service) else {
         return;
     };
     browser.wait(&format!("{} === 'live'", text("#connection")));
     click(&mut browser, "#range input[value='1h']");
-    ask(service.http(), ("user", "ada"), 8);
-    ask(service.http(), ("user", "bob"), 4);
-    ask(service.http(), ("visitor", "without the key"), 2);
 
     let requests = text("#requests-value");
     browser.wait(&format!("{requests}.endsWith(': 9 allowed, 5 refused')"));

@@ -95,7 +95,7 @@ async fn exactly_the_bound_is_admitted() {
     }
 }
 
-/// The same, by a load generator that is not ours.
+/// The same, by a load generator that is not ours. A busy machine reaches the limit too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrk_gets_exactly_the_bound() {
     if Command::new("wrk").arg("--version").output().is_err() {
@@ -107,7 +107,7 @@ async fn wrk_gets_exactly_the_bound() {
         return;
     }
     let (router, served) = counting();
-    let layer = RateLimitLayer::new(Limiter::per("1000/24h").unwrap());
+    let layer = RateLimitLayer::new(Limiter::per("100/24h").unwrap());
     let address = serve(router.layer(layer.clone())).await;
     let url = format!("http://{address}/");
     let run = move || {
@@ -126,14 +126,14 @@ async fn wrk_gets_exactly_the_bound() {
     let requests: u64 = requests.expect(&text).0.parse().unwrap();
     assert_eq!(
         requests - number("Non-2xx or 3xx responses:", "\n"),
-        1_000,
+        100,
         "{text}"
     );
     assert!(!text.contains("Socket errors"), "{text}");
-    assert_eq!(served.load(Ordering::Relaxed), 1_000);
+    assert_eq!(served.load(Ordering::Relaxed), 100);
     let counts = layer.counts();
-    assert_eq!(counts.passed, 1_000);
-    assert!(counts.refused >= requests - 1_000, "{counts:?} {text}");
+    assert_eq!(counts.passed, 100);
+    assert!(counts.refused >= requests - 100, "{counts:?} {text}");
 }
 
 /// Number of permits held, for three kinds of layers around bodies that never end.
