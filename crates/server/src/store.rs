@@ -79,10 +79,17 @@ pub(crate) async fn tend(shared: Arc<ServiceContext>) {
     let mut tick = interval(TEND);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut log = ServerLog::default();
+    let mut is_told = false;
     while let Some(store) = shared.keeper.store().shared() {
         tick.tick().await;
         tend_once(&shared).await;
         let servers = store.main();
+        if let Some(why) = servers.sentinel_refusal().filter(|_| !is_told) {
+            is_told = true;
+            let rights = "`&+selected-slave &-failover-abort-*`";
+            let text = format!("a sentinel announces no failovers; grant {rights}: {why}");
+            shared.sink.notice(text);
+        }
         if servers.has_parts() {
             let now = shared.now();
             for event in log.changes(&servers.server_health(), now) {

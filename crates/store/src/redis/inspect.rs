@@ -69,6 +69,12 @@ impl RedisStore {
         self.servers.has_slots()
     }
 
+    /// Returns why a sentinel refused to announce failovers, if one did: a planned failover then
+    /// loses what is charged while it takes place.
+    pub fn sentinel_refusal(&self) -> Option<&str> {
+        self.servers.refusal()
+    }
+
     /// Uses these certificates for new connections, after the trusted or own ones were renewed.
     /// Open connections go on, and nothing is checked if no server is reached by TLS.
     ///

@@ -83,6 +83,14 @@ impl Servers {
         matches!(self.layout, Layout::Cluster(_))
     }
 
+    /// Returns why a sentinel refused to announce failovers, if one did.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        match &self.layout {
+            Layout::Sentinel(sentinels) => sentinels.refusal.get().map(String::as_str),
+            _ => None,
+        }
+    }
+
     /// Returns true if some servers of a cluster decide, while others that were asked do not.
     pub(super) fn are_partly_there(&self) -> bool {
         matches!(&self.layout, Layout::Cluster(cluster) if cluster.is_partly_there())

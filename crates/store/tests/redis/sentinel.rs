@@ -38,6 +38,9 @@ const A_MINUTE: Nanos = Nanos::from_secs(60);
 /// Passwords: of the servers, and of the sentinels.
 const WORD: &str = "primary-word";
 const OTHER_WORD: &str = "sentinel-word";
+/// Rights at the sentinels, as the guide states them.
+const RIGHTS: &str = "+hello +subscribe +ping +sentinel &+selected-slave &-failover-abort-*";
+const GUIDE: &str = include_str!("../../../../docs/guide/redis.md");
 
 /// A primary, its replica, and the sentinels that watch them.
 struct Watched {
@@ -60,6 +63,8 @@ impl Watched {
             "sentinel failover-timeout mymaster 3000".into(),
             format!("requirepass {OTHER_WORD}"),
             format!("sentinel sentinel-pass {OTHER_WORD}"),
+            format!("user watcher on >{OTHER_WORD} resetchannels {RIGHTS}"),
+            format!("user deaf on >{OTHER_WORD} resetchannels +hello +subscribe +ping +sentinel"),
         ];
         let sentinels = (0..3).map(|_| Server::sentinel(program, &lines)).collect();
         let watched = Self {
@@ -75,7 +80,12 @@ impl Watched {
     }
 
     fn config(&self) -> RedisConfig {
-        let url = |sentinel: &Server| format!("redis://:{OTHER_WORD}@127.0.0.1:{}", sentinel.port);
+        self.config_of("watcher")
+    }
+
+    fn config_of(&self, user: &str) -> RedisConfig {
+        let url =
+            |sentinel: &Server| format!("redis://{user}:{OTHER_WORD}@127.0.0.1:{}", sentinel.port);
         RedisConfig {
             servers: RedisServers::Sentinel(RedisSentinels {
                 urls: self.sentinels.iter().map(url).collect(),
@@ -445,6 +455,46 @@ fn planned_failovers(program: &Program, runs: u32) {
         follow.arg("127.0.0.1").arg(&replica);
         let _ = follow.exec(&mut connect(primary, WORD)); // they may close it meanwhile
         wait_for_info(primary, "master_link_status:up");
+    }
+}
+
+#[test]
+fn a_refused_subscription_is_known_and_not_tried_each_second() {
+    assert!(GUIDE.contains(&format!("`{RIGHTS}`")), "{RIGHTS}");
+    for program in programs() {
+        let watched = Watched::start(&program);
+        let runtime = Runtime::new().unwrap();
+        let limit = limit(0, Outage::Deny);
+        let sentinel = &watched.sentinels[0];
+        let connections = || -> u64 {
+            let mut info = redis::cmd("INFO");
+            let info: String = info
+                .arg("stats")
+                .query(&mut connect(sentinel, OTHER_WORD))
+                .unwrap();
+            let mut lines = info.lines();
+            let made = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
+            made.unwrap().parse().unwrap()
+        };
+        let serve = |user: &str| {
+            let store = RedisStore::new(watched.config_of(user)).unwrap();
+            let mut before = 0;
+            for turn in 0..500 {
+                let decided = runtime.block_on(store.decide(&[charge(&limit)], Time::ZERO));
+                assert!(decided.unwrap().admitted);
+                if turn == 100 {
+                    before = connections();
+                }
+                wait_a_little();
+            }
+            let made = connections() - before;
+            assert!(made < 4, "{made} connections in some seconds");
+            store
+        };
+        let deaf = serve("deaf");
+        let why = deaf.sentinel_refusal().unwrap();
+        assert!(why.contains("channel"), "{why}");
+        assert_eq!(serve("watcher").sentinel_refusal(), None);
     }
 }
 

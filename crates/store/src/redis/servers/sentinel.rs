@@ -17,8 +17,8 @@
 mod failover;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -56,6 +56,8 @@ pub(crate) struct Sentinels {
     left: Mutex<Option<(ServerAddress, Instant)>>,
     /// True for sentinels that are subscribed to.
     subscribed: Vec<AtomicBool>,
+    /// Why a sentinel refused a subscription.
+    pub(super) refusal: OnceLock<String>,
     lookup: Mutex<LookupState>,
     /// How a primary is reached, except for its address.
     dial: Dial,
@@ -127,6 +129,7 @@ impl Sentinels {
         Ok(Self {
             master: config.master.clone(),
             subscribed: dials.iter().map(|_| AtomicBool::default()).collect(),
+            refusal: OnceLock::new(),
             nodes: dials.into_iter().map(sentinel).collect(),
             known: watch::Sender::new(None),
             left: Mutex::default(),
@@ -241,10 +244,8 @@ impl Lookup {
                 Ok(Ok(reply)) => {
                     replies += 1;
                     self.0.accept(&reply, Backing::One);
-                    if newest
-                        .as_ref()
-                        .is_none_or(|newest| newest.epoch < reply.epoch)
-                    {
+                    let is_older = |it: &SentinelReply| it.epoch < reply.epoch;
+                    if newest.as_ref().is_none_or(is_older) {
                         newest = Some(reply);
                     }
                 }

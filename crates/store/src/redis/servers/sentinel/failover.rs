@@ -40,6 +40,8 @@ const POLL: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(180);
 /// The same once the leader is lost, which promotes within two of its turns or never.
 const WITHOUT_LEADER: Duration = Duration::from_secs(10);
+/// Time until a sentinel that refuses a subscription is asked again.
+const REFUSED: Duration = Duration::from_secs(60);
 /// Time in which other sentinels may still name the old primary.
 const AGREED: Duration = Duration::from_secs(10);
 
@@ -78,7 +80,15 @@ impl Subscription {
             dial.connect_to_listen(SENTINEL_TIMEOUT, send).await.ok()?
         };
         let mut line = connection.connection.clone();
-        line.subscribe(&EVENTS[..]).await.ok()?;
+        if let Err(error) = line.subscribe(&EVENTS[..]).await {
+            if error.code() == Some("NOPERM") {
+                let inner = self.inner.upgrade()?;
+                inner.refusal.get_or_init(|| error.to_string());
+                drop((line, connection, inner));
+                sleep(REFUSED).await;
+            }
+            return None;
+        }
         loop {
             let Ok(event) = timeout(PING, events.recv()).await else {
                 self.inner.upgrade()?;
