@@ -7,7 +7,7 @@
 use prost_types::{Duration, Struct};
 use ratekeeper::headers::names;
 use ratekeeper::{Answer, Answers, LimitReport, Outcome};
-use ratekeeper_core::Mode;
+use ratekeeper_core::{Mode, Verdict};
 use ratekeeper_policy::EnvoyBody;
 use ratekeeper_policy::envoy::Unit;
 use ratekeeper_wire::RateLimitResponse;
@@ -58,13 +58,7 @@ fn status(answers: &Answers, index: usize) -> DescriptorStatus {
     let shown = answers.outcomes(index);
     let shown = shown.filter(|outcome| outcome.mode() == Some(Mode::Enforce));
     let shown = shown.map(|outcome| outcome.report());
-    let tightest = shown.reduce(|tightest, next| {
-        if next.is_tighter_than(&tightest) {
-            next
-        } else {
-            tightest
-        }
-    });
+    let tightest = shown.reduce(|best, it| if it.is_tighter_than(&best) { it } else { best });
     let mut status = DescriptorStatus {
         code: code(answers.refuses(index)).into(),
         ..DescriptorStatus::default()
@@ -75,10 +69,12 @@ fn status(answers: &Answers, index: usize) -> DescriptorStatus {
         let remaining = report.decision.remaining.get();
         status.limit_remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
         let reset = fields::until_reset(&report.decision);
+        let can_pass = report.decision.verdict != Verdict::DenyForever;
         status.duration_until_reset = Some(Duration {
             seconds: i64::try_from(reset.as_secs_ceil()).unwrap_or(i64::MAX),
             nanos: 0,
-        });
+        })
+        .filter(|_| can_pass); // Envoy makes `retry-after` of it
     }
     status
 }
