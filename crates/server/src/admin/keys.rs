@@ -206,6 +206,8 @@ pub(super) fn key_of(
     let mut bytes = KeyBytes::default();
     for (part, value) in rule.key_parts().zip(values) {
         let value = value.as_ref();
+        let value = value.strip_prefix(&format!("{part}=")).unwrap_or(value);
+        refuse_hash(policy, value)?;
         if value.is_empty() {
             let detail = format!("no key has an empty `{part}`; lists show a missing one as `~`");
             return Err(Problem::new(WRONG_QUERY, detail));
@@ -225,4 +227,44 @@ pub(super) fn key_of(
         })?;
     }
     Ok(bytes)
+}
+
+/// Refuses a value that a list shows as a hash: no request brings it.
+pub(super) fn refuse_hash(policy: &Policy, value: &str) -> Result<(), Problem> {
+    let hash = value.rsplit_once('~').map_or("", |(_, hash)| hash);
+    let is_hash = hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_hash && policy.settings.reveal_keys != RevealKeys::Raw {
+        let detail = "lists show this hash of a value; give the value itself, or let them show it by \
+                      `reveal_keys = \"raw\"`";
+        return Err(Problem::new(WRONG_QUERY, detail));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_policy::config;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_named_as_lists_show_it_or_refused() {
+        let key = |how: &str, value: &str| {
+            let text = format!(
+                "version = 1\nreveal_keys = \"{how}\"\n[[limit]]\nname = \"l\"\n\
+                 key = [\"header:x-u\"]\nlimit = \"1/1h\"\n"
+            );
+            let policy = config::parse(&text, config::Context::default());
+            let policy = policy.unwrap().policy;
+            key_of(&policy, &policy.rules[0], &[value]).ok()
+        };
+        for how in ["hash", "prefix", "raw"] {
+            assert!(key(how, "evil").is_some());
+            assert!(key(how, "header:x-u=evil") == key(how, "evil"), "{how}");
+            for hash in ["~e2cd2bb3d9f9f777", "header:x-u=ev~e2cd2bb3d9f9f777"] {
+                assert_eq!(key(how, hash).is_some(), how == "raw", "{how} {hash}");
+            }
+            assert!(key(how, "~e2cd2bb3").is_some());
+        }
+    }
 }

@@ -10,6 +10,7 @@ use ratekeeper_policy::config::{
 use ratekeeper_policy::{KeyBytes, KeyPart, Policy, Rule};
 use serde_json::{Value, json};
 
+use super::keys::refuse_hash;
 use super::query::{Query, find};
 use super::reply;
 use crate::OverrideAct;
@@ -124,7 +125,9 @@ fn listed(shared: &ServiceContext, asked: &OverrideLine, top: usize) -> Option<V
 /// `PUT /v1/overrides?limit=NAME&key=VALUE&set=NUMBERS`, with `until` and `reason` if wanted.
 pub(super) async fn set(shared: &Arc<ServiceContext>, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "key", "set", "value", "until", "reason"])?;
-    let line = line(&query, &["limit", "key", "set"], &shared.keeper.policy())?;
+    let policy = shared.keeper.policy();
+    let line = line(&query, &["limit", "key", "set"], &policy)?;
+    refuse_hash(&policy, &line.key)?;
     let act = OverrideAct::Set;
     change(shared, OverrideChange { act, line }).await
 }
