@@ -221,12 +221,17 @@ impl LastMinute {
     /// Returns the failures other than our own shedding, with the responses that say so.
     fn failed(&self) -> u64 {
         let all: u64 = self.now.failures.iter().sum();
-        all - self.shed() + self.now.responses[4]
+        (all - self.shed() + self.now.responses[4]).min(self.ended())
     }
 
     /// Returns the number of requests that were sent, or were to be sent.
     fn ended(&self) -> u64 {
-        self.now.responses[..4].iter().sum::<u64>() + self.failed() + self.now.left
+        let answered: u64 = self.now.responses.iter().sum();
+        let unanswered = self.kinds().filter(|(kind, _)| {
+            let is_body = ["body_broken", "body_timeout"].contains(&kind.name()); // after the head
+            !kind.is_shed() && !is_body
+        });
+        answered + unanswered.map(|(_, count)| count).sum::<u64>() + self.now.left
     }
 
     fn shed(&self) -> u64 {
@@ -439,6 +444,21 @@ mod tests {
         totals.failures[UpstreamFailure::Reset as usize] = 10;
         let failed = "11 % of 108 requests failed (10 reset, 2 5xx)";
         assert_eq!(faults(totals, UpstreamTotals::default()), [failed, shed]);
+    }
+
+    #[test]
+    fn a_response_whose_body_breaks_off_is_one_request() {
+        let mut totals = head(0);
+        for (answered, failed, expected) in [
+            (1, 9, "100 % of 9 requests failed (9 body_broken)"),
+            (4, 9, "100 % of 9 requests failed (9 body_broken, 9 5xx)"),
+            (1, 3, "33 % of 9 requests failed (3 body_broken)"),
+        ] {
+            totals.responses = [0; 5];
+            totals.responses[answered] = 9;
+            totals.failures[UpstreamFailure::BodyBroken as usize] = failed;
+            assert_eq!(faults(totals.clone(), head(0)), [expected]);
+        }
     }
 
     #[test]

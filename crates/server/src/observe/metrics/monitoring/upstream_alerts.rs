@@ -16,6 +16,9 @@ pub(super) fn all() -> Vec<Alert> {
     let answered = by_route(UPSTREAM_RESPONSES.to_string());
     let wrong = by_route(UPSTREAM_RESPONSES.with(r#"class="5xx""#));
     let failures = by_route(UPSTREAM_ERRORS.with(r#"kind!~"busy|low_priority""#));
+    // The others have a response too.
+    let unanswered = r#"kind!~"busy|low_priority|body_broken|body_timeout""#;
+    let unanswered = by_route(UPSTREAM_ERRORS.with(unanswered));
     let shed = by_route(UPSTREAM_ERRORS.with(r#"kind=~"busy|low_priority""#));
     let left = by_route(UPSTREAM_LEFT.to_string());
     let up = format!("max by (job, route, address) ({UPSTREAM_UP})");
@@ -31,13 +34,13 @@ pub(super) fn all() -> Vec<Alert> {
     let (half, before, most) = (time("0.5", "[5m]"), usual("0.5"), usual("0.75"));
     alerts! {
         Critical "RatekeeperUpstreamFails" after "2m":
-            "({failures} + {wrong})\n/ ({failures} + {answered}) > 0.05",
+            "({failures} + {wrong})\n/ ({unanswered} + {answered}) > 0.05",
             "the application fails {{ $value | humanizePercentage }} of the requests of the route `{{ $labels.route }}`";
         Warning "RatekeeperUpstreamAddressDown" after "5m":
-            "{up} == 0\nor {attempts}\n/ on (job, route) group_left () ({failures} + {answered}) > 0.05",
+            "{up} == 0\nor {attempts}\n/ on (job, route) group_left () ({unanswered} + {answered}) > 0.05",
             "address {{ $labels.address }} of the route `{{ $labels.route }}` fails or is left out";
         Warning "RatekeeperUpstreamLeft" after "5m":
-            "{left}\n/ ({left} + {failures} + {answered}) > 0.2\nand {left} > {ENOUGH}",
+            "{left}\n/ ({left} + {unanswered} + {answered}) > 0.2\nand {left} > {ENOUGH}",
             "clients leave {{ $value | humanizePercentage }} of the requests of the route `{{ $labels.route }}` before a response";
         Warning "RatekeeperUpstreamSlow" after "5m":
             "{half} > 3 * {before}\nand {half} > {most}\nand {answered} > {ENOUGH}",
