@@ -74,8 +74,8 @@ struct Readings {
 #[derive(Clone, Debug, Default)]
 struct Reading {
     totals: UpstreamTotals,
-    /// Failed attempts by address.
-    failed: Vec<u64>,
+    /// Failed attempts by name of the address, of which a reload may change the order.
+    failed: Vec<(String, u64)>,
 }
 
 /// The last minute of an upstream.
@@ -140,14 +140,10 @@ impl WatchedUpstreams {
         let readings = readings.get(&upstream.route);
         let before = readings.and_then(|it| it.minute.front().cloned());
         let before = before.unwrap_or_default();
-        let failed = now.failed.iter().enumerate().map(|(index, count)| {
-            let earlier = before.failed.get(index).copied().unwrap_or_default();
-            count.saturating_sub(earlier)
-        });
         LastMinute {
             now: now.totals.since(&before.totals),
             usual: readings.map(Readings::usual).unwrap_or_default(),
-            failed: failed.collect(),
+            failed: now.failed_since(&before),
             addresses,
         }
     }
@@ -165,11 +161,20 @@ impl NamedUpstream {
 
 impl Reading {
     fn of(totals: UpstreamTotals, addresses: &[AddressTotals]) -> Self {
-        let failed = addresses.iter().map(AddressTotals::failed);
+        let failed = addresses.iter();
+        let failed = failed.map(|address| (address.name.clone(), address.failed()));
         Self {
             totals,
             failed: failed.collect(),
         }
+    }
+
+    fn failed_since(&self, before: &Self) -> Vec<u64> {
+        let since = |(name, count): &(String, u64)| {
+            let earlier = before.failed.iter().find(|(other, _)| other == name);
+            count.saturating_sub(earlier.map_or(0, |(_, count)| *count))
+        };
+        self.failed.iter().map(since).collect()
     }
 }
 
@@ -500,5 +505,19 @@ mod tests {
             addresses: vec![address("a"), address("b")],
         };
         assert_eq!(minute.faults(), ["3 attempts failed at b"]);
+    }
+
+    #[test]
+    fn failures_stay_with_their_address_when_a_reload_moves_it() {
+        let reading = |failed: &[(&str, u64)]| Reading {
+            failed: failed
+                .iter()
+                .map(|(name, n)| ((*name).to_owned(), *n))
+                .collect(),
+            ..Reading::default()
+        };
+        let before = reading(&[("a", 0), ("b", 3)]);
+        let failed = |now| reading(now).failed_since(&before);
+        assert_eq!(failed(&[("b", 3), ("a", 1), ("c", 2)]), [0, 1, 2]);
     }
 }
