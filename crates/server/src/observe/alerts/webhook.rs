@@ -183,11 +183,12 @@ impl Delivery {
             let Err(why) = self.webhook.attempt(message, unix_seconds()).await else {
                 return true;
             };
+            let made = attempts.made();
             let Some(wait) = attempts.next_wait(&mut random) else {
                 tracing::error!(
                     event = "webhook.failed",
                     id = &*message.id,
-                    attempts = attempts.made(),
+                    attempts = made,
                     "{why}"
                 );
                 return false;
@@ -195,7 +196,7 @@ impl Delivery {
             tracing::warn!(
                 event = "webhook.retried",
                 id = &*message.id,
-                attempts = attempts.made(),
+                attempts = made,
                 "{why}"
             );
             sleep(wait.into()).await;

@@ -109,17 +109,27 @@ impl Delivery {
                 Ok(refused) => return Some(refused),
                 Err(failure) => failure,
             };
+            let made = attempts.made();
             let wait = match then {
                 Then::GiveUp => None,
                 Then::Again => attempts.next_wait(&mut random),
                 Then::AgainAfter(wait) => attempts.next_after(wait),
             };
-            let attempts = attempts.made();
             let Some(wait) = wait else {
-                tracing::error!(event = "otlp.failed", signal = name, attempts, "{why}");
+                tracing::error!(
+                    event = "otlp.failed",
+                    signal = name,
+                    attempts = made,
+                    "{why}"
+                );
                 return None;
             };
-            tracing::warn!(event = "otlp.retried", signal = name, attempts, "{why}");
+            tracing::warn!(
+                event = "otlp.retried",
+                signal = name,
+                attempts = made,
+                "{why}"
+            );
             sleep(wait.into()).await;
         }
     }
