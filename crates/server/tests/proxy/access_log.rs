@@ -50,7 +50,7 @@ fn each_request_has_a_line_that_says_what_became_of_it() {
         assert_eq!(line["method"], "GET");
         assert_eq!(line["query"], Value::Null, "it may hold secrets");
         let time = line["time"].as_str().unwrap();
-        assert_eq!(time.len(), "2026-11-28T23:38:31.160Z".len(), "{line}");
+        assert_eq!(time.len(), "2026-11-28T23:38:31.160372Z".len(), "{line}");
         assert!(line["request_id"].is_string(), "{line}");
         assert!(line["duration_ms"].as_f64().unwrap() > 0.0, "{line}");
         assert!(line["bytes"].as_u64().unwrap() > 0, "{line}");

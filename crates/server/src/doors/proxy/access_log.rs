@@ -137,7 +137,6 @@ impl ProxyDoor {
         let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
         let headers: SmallVec<[_; 24]> = headers.collect();
         let peer = caller.address.ip().to_canonical();
-        let now = self.shared.now();
         let mut line = Box::new(AccessLine {
             log: Arc::clone(log),
             json: Vec::new(),
@@ -151,9 +150,9 @@ impl ProxyDoor {
         });
         let host = parts.uri.authority().map(|host| host.as_str().as_bytes());
         let host = host.or_else(|| Some(parts.headers.get(header::HOST)?.as_bytes()));
-        let millis = i64::try_from(self.shared.unix_millis(now)).unwrap_or(i64::MAX);
-        let time = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
-        line.text("time", &format!("{time:.3}")); // of one width
+        let time = Timestamp::from_nanosecond(self.shared.unix_nanos().into());
+        let time = time.unwrap_or(Timestamp::MAX);
+        line.text("time", &format!("{time:.6}")); // of one width
         line.text(
             "client",
             &policy.client_ip.identify(peer, &headers).to_string(),
