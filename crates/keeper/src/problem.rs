@@ -207,9 +207,12 @@ fn push_detail(text: &mut String, report: &LimitReport<'_>) {
         }
         Verdict::Deny { retry_after } => {
             let seconds = number.format(retry_after_secs(retry_after));
-            match report.outage {
-                Some(_) => text.extend(["Limit ", name, " is at reduced capacity"]),
-                None => text.extend(["Limit ", name, " allows ", report.text]),
+            match (report.outage, report.window) {
+                (Some(_), _) => text.extend(["Limit ", name, " is at reduced capacity"]),
+                (None, Some(window)) if report.text.is_empty() => {
+                    let _ = write!(text, "Limit {name} allows {}/{window}", report.quota); // a string takes all
+                }
+                (None, _) => text.extend(["Limit ", name, " allows ", report.text]),
             }
             text.extend([". Try again in ", seconds, " s."]);
         }
@@ -271,6 +274,30 @@ mod tests {
             let content = answer.body().unwrap().content;
             assert!(content.contains(detail), "{content}");
         }
+    }
+
+    #[test]
+    fn a_refusal_names_the_numbers_of_the_caller() {
+        use ratekeeper_policy::{Descriptor, Facts, Numbers};
+        let text = "version = 1\n[[limit]]\nname = \"user\"\nmatch = { domain = \"edge\" }\n\
+            key = [\"descriptor:user\"]\nlimit = \"25/2000h\"\n";
+        let keeper = crate::Keeper::open(text).unwrap();
+        let year = ratekeeper_core::Nanos::from_secs(365 * 86_400);
+        let facts = Facts {
+            descriptor: Some(Descriptor {
+                domain: "edge",
+                entries: &[("user", "ada")],
+                instead: Some(Numbers::new(Permits::ONE, year).unwrap()),
+            }),
+            ..Facts::default()
+        };
+        let check = || crate::at_once(keeper.check(&facts, crate::Scope::All)).unwrap();
+        assert!(check().allowed());
+        let content = check().body().unwrap().content;
+        assert!(
+            content.contains("Limit user allows 1/365d. Try again in"),
+            "{content}"
+        );
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub struct LimitReport<'a> {
     pub more_after: Option<Nanos>,
     /// True if permits come back when work is done, not with time.
     pub is_level: bool,
-    /// The quota in words: `5 per minute`.
+    /// The quota in words: `5 per minute`; empty for numbers of the caller.
     pub text: &'a str,
     /// Unit of the permits, such as cents; `None` for requests or other plain permits.
     pub unit: Option<&'a Unit>,

@@ -149,7 +149,7 @@ impl<'a> Outcome<'a> {
             window,
             more_after: more_after.filter(|_| !is_level),
             is_level,
-            text: self.text(),
+            text: self.numbers.map_or(self.text(), |_| ""),
             unit: self.rule.unit.as_ref(),
             decision: Decision {
                 remaining: self.remaining(),
