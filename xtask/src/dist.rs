@@ -100,7 +100,7 @@ pub(crate) fn run(root: &Path) -> Result<String, String> {
     };
     let binaries: Result<Vec<PathBuf>, String> = thread::scope(|scope| {
         let running: Vec<_> = builds.iter().map(|it| scope.spawn(|| build(it))).collect();
-        let done = running.into_iter().map(|it| it.join());
+        let done = running.into_iter().map(thread::ScopedJoinHandle::join);
         done.map(|built| built.unwrap_or_else(|_| Err("a build panicked".into())))
             .collect()
     });
