@@ -166,10 +166,11 @@ impl Place<'_> {
         command
     }
 
-    /// Builds the static binary in a target directory of its own, and returns it.
+    /// Builds the static binary in a target directory of its own, which no other build waits for, and
+    /// returns it.
     fn build(&self, cpu: &str, directory: &str) -> Result<PathBuf, String> {
         let triple = format!("{cpu}-unknown-linux-musl");
-        let target = self.root.join("target").join(directory);
+        let target = self.root.join("target").join(directory).join(cpu);
         let cargo_home = env::var("CARGO_HOME")
             .or_else(|_| env::var("HOME").map(|home| format!("{home}/.cargo")))
             .map_err(|error| format!("no home: {error}"))?;
