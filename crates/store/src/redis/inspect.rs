@@ -70,7 +70,7 @@ impl RedisStore {
     }
 
     /// Returns why a sentinel refused to announce failovers, if one did: a planned failover then
-    /// loses what is charged while it takes place.
+    /// loses the charges of about a second.
     pub fn sentinel_refusal(&self) -> Option<&str> {
         self.servers.refusal()
     }
