@@ -1,7 +1,7 @@
 //! Keys: the balances of one key, or of those with the least remaining; the reset of one key.
 
 use ratekeeper_core::{Charge, Decision, Key, Limit, Nanos, Permits, Time, Verdict};
-use ratekeeper_policy::{KeyBytes, Policy, RevealKeys, Rule, Variant};
+use ratekeeper_policy::{KeyBytes, KeyPart, Policy, RevealKeys, Rule, Variant};
 use ratekeeper_store::{Store, StoreError};
 use serde_json::{Value, json};
 
@@ -11,6 +11,7 @@ use crate::context::ServiceContext;
 use crate::doors;
 use crate::doors::CallResult;
 use crate::doors::problem::{NO_SUCH_KEY, NOT_LISTED, Problem, WRONG_QUERY, shown};
+use crate::observe::top_keys::is_hashed;
 use crate::store::by_hand;
 
 /// `GET /v1/keys?limit=NAME&top=20`: the keys with the least remaining.
@@ -205,8 +206,7 @@ pub(super) fn key_of(
     }
     let mut bytes = KeyBytes::default();
     for (part, value) in rule.key_parts().zip(values) {
-        let value = value.as_ref();
-        let value = value.strip_prefix(&format!("{part}=")).unwrap_or(value);
+        let value = without_name(part, value.as_ref());
         refuse_hash(policy, value)?;
         if value.is_empty() {
             let detail = format!("no key has an empty `{part}`; lists show a missing one as `~`");
@@ -229,11 +229,14 @@ pub(super) fn key_of(
     Ok(bytes)
 }
 
-/// Refuses a value that a list shows as a hash: no request brings it.
+/// Returns a value without the name of its part, with which lists show it.
+pub(super) fn without_name<'v>(part: &KeyPart, value: &'v str) -> &'v str {
+    value.strip_prefix(&format!("{part}=")).unwrap_or(value)
+}
+
+/// Refuses a value of which a list shows only the hash.
 pub(super) fn refuse_hash(policy: &Policy, value: &str) -> Result<(), Problem> {
-    let hash = value.rsplit_once('~').map_or("", |(_, hash)| hash);
-    let is_hash = hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if is_hash && policy.settings.reveal_keys != RevealKeys::Raw {
+    if is_hashed(policy.settings.reveal_keys, value) {
         let detail = "lists show this hash of a value; give the value itself, or let them show it by \
                       `reveal_keys = \"raw\"`";
         return Err(Problem::new(WRONG_QUERY, detail));
@@ -261,10 +264,15 @@ mod tests {
         for how in ["hash", "prefix", "raw"] {
             assert!(key(how, "evil").is_some());
             assert!(key(how, "header:x-u=evil") == key(how, "evil"), "{how}");
-            for hash in ["~e2cd2bb3d9f9f777", "header:x-u=ev~e2cd2bb3d9f9f777"] {
-                assert_eq!(key(how, hash).is_some(), how == "raw", "{how} {hash}");
+            for (hash, is_refused) in [
+                ("~e2cd2bb3d9f9f777", how != "raw"),
+                ("header:x-u=ev~e2cd2bb3d9f9f777", how == "prefix"),
+                ("a-token-of-ann~e2cd2bb3d9f9f777", false),
+                ("~E2CD2BB3D9F9F777", false),
+                ("~e2cd2bb3", false),
+            ] {
+                assert_eq!(key(how, hash).is_none(), is_refused, "{how} {hash}");
             }
-            assert!(key(how, "~e2cd2bb3").is_some());
         }
     }
 }

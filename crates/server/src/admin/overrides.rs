@@ -10,7 +10,7 @@ use ratekeeper_policy::config::{
 use ratekeeper_policy::{KeyBytes, KeyPart, Policy, Rule};
 use serde_json::{Value, json};
 
-use super::keys::refuse_hash;
+use super::keys::{refuse_hash, without_name};
 use super::query::{Query, find};
 use super::reply;
 use crate::OverrideAct;
@@ -46,6 +46,14 @@ fn line(query: &Query<'_>, needed: &[&str], policy: &Policy) -> Result<OverrideL
     let values = query.texts("value");
     if !values.is_empty() {
         line.key = exact_key(policy, &line, &values)?;
+    }
+    let rule = policy.rule(&line.limit);
+    if let [part] = *rule
+        .into_iter()
+        .flat_map(Rule::key_parts)
+        .collect::<Vec<_>>()
+    {
+        line.key = String::from(without_name(part, &line.key));
     }
     let is_stated = |name: &str| match name {
         "key" => !line.key.is_empty(),
@@ -127,7 +135,8 @@ pub(super) async fn set(shared: &Arc<ServiceContext>, query: &str) -> CallResult
     let query = Query::read(query, &["limit", "key", "set", "value", "until", "reason"])?;
     let policy = shared.keeper.policy();
     let line = line(&query, &["limit", "key", "set"], &policy)?;
-    refuse_hash(&policy, &line.key)?;
+    let mut texts = line.key.split([';', '=']);
+    texts.try_for_each(|text| refuse_hash(&policy, text))?;
     let act = OverrideAct::Set;
     change(shared, OverrideChange { act, line }).await
 }

@@ -34,7 +34,7 @@ use ratekeeper::Answer;
 use ratekeeper_core::Time;
 use ratekeeper_policy::{Alert, AlertSettings, Policy, RuleMode};
 
-pub(crate) use self::identity::Identity;
+pub(crate) use self::identity::{HASH_BYTES, Identity};
 pub use self::notice::{AlertChange, AlertEnd, AlertNotice};
 use self::watch::LimitWatch;
 use self::webhook::{Delivery, Webhook, WebhookQueue};

@@ -32,7 +32,7 @@ pub(crate) use self::distinct::ERROR_PERCENT;
 pub(crate) use self::found::TopKeysFound;
 use self::limit::{LimitTopKeys, NoKey, Note};
 pub(crate) use self::limit::{TopOrder, TopWindow};
-pub(crate) use self::reveal::KeyReveal;
+pub(crate) use self::reveal::{KeyReveal, is_hashed};
 use self::sketch::HashedKey;
 use super::by_limit::{self, LimitValues};
 use super::denial_log::{LimitLog, LoggedDenial};

@@ -126,6 +126,9 @@ fn an_override_by_values_is_for_one_key() {
         assert_eq!(removed["removed"], 1, "{removed}");
         assert_eq!(quota(&fixture, &escaped), Some(60), "{tenant}");
     }
+    let with_name = "limit=api&key=attr:tenant=carl&set=7/1m";
+    assert_eq!(put(&mut admin, with_name), 200);
+    assert_eq!(quota(&fixture, "carl"), Some(7), "as lists show the key");
     // Two parts, of which one looks like both.
     let both = "limit=model&value=ev%3Battr%3Amodel%3Dlarge&value=own&set=blocked";
     assert_eq!(put(&mut admin, both), 200);
@@ -144,6 +147,12 @@ fn an_override_by_values_is_for_one_key() {
     for (query, detail) in [
         ("limit=model&value=a&set=1/1m", "has 2 parts"),
         ("limit=api&key=a&value=a&set=1/1m", "both name the key"),
+        // As lists show it: the policy shows hashes.
+        ("limit=api&key=~e2cd2bb3d9f9f777&set=1/1m", "show this hash"),
+        (
+            "limit=model&key=attr:tenant=a;attr:model=~e2cd2bb3d9f9f777&set=1/1m",
+            "show this hash",
+        ),
     ] {
         let answer = admin.ask(&format!("PUT /v1/overrides?{query}"), b"");
         assert_eq!(answer.status, 400, "{query}");

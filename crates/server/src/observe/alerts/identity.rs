@@ -23,7 +23,7 @@ use crate::StartError;
 const ID_BYTES: usize = 16;
 
 /// Bytes of the hash of a value: two of a million values are equal by chance once in 10^7 cases.
-const HASH_BYTES: usize = 8;
+pub(crate) const HASH_BYTES: usize = 8;
 
 /// Names alerts, and hashes values of keys.
 #[derive(Debug)]

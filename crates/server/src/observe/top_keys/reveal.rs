@@ -13,10 +13,12 @@
 use ratekeeper_core::Key;
 use ratekeeper_policy::{RevealKeys, Rule};
 
-use crate::observe::alerts::Identity;
+use crate::observe::alerts::{HASH_BYTES, Identity};
 
 /// Maximum number of characters that `prefix` shows.
 const MAX_PREFIX: usize = 8;
+/// Length of a hash: two digits a byte.
+const HASH_DIGITS: usize = 2 * HASH_BYTES;
 /// Part of a value that `prefix` shows.
 const PREFIX_PART: usize = 3;
 
@@ -56,6 +58,19 @@ impl KeyReveal<'_> {
         let prefix: String = value.chars().take(shown).collect();
         format!("{prefix}~{}", self.identity.key_hash(&value))
     }
+}
+
+/// Returns true if a text may be a value as [`KeyReveal`] shows it, of which only the hash is known.
+pub(crate) fn is_hashed(how: RevealKeys, text: &str) -> bool {
+    let most = match how {
+        RevealKeys::Raw => return false,
+        RevealKeys::Hash => 0,
+        RevealKeys::Prefix => MAX_PREFIX,
+    };
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.rsplit_once('~').is_some_and(|(prefix, hash)| {
+        prefix.chars().count() <= most && hash.len() == HASH_DIGITS && hash.bytes().all(is_digit)
+    })
 }
 
 #[cfg(test)]
