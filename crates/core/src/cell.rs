@@ -11,9 +11,10 @@
 //! copy of the cache line. An allowed request moves the line to the core that runs it, and never
 //! overwrites a charge it has not seen: a thread that loses the race decides again.
 //!
-//! All orderings are `Relaxed`: the word is the whole state and publishes nothing else. The
-//! modifications of one location have one total order, and a compare-exchange reads the
-//! newest of it, so every charge is decided on the state that the charge before it left.
+//! The modifications of one location have one total order, and a compare-exchange reads the
+//! newest of it, so every charge is decided on the state that the charge before it left. A change
+//! releases what its thread did before, and acquires what those before it released: a limiter that
+//! looks after a charge sees a change of its numbers which that charge has followed.
 //!
 //! Each cell fills a cache line of its own (two, for processors that fetch lines in pairs):
 //! neighbours in an array do not slow each other down.
@@ -71,7 +72,7 @@ impl<A> Cell<A> {
 
     /// Forgets all charges; returns true if there were any.
     pub fn reset(&self) -> bool {
-        self.word.swap(0, Ordering::Relaxed) != 0
+        self.word.swap(0, Ordering::AcqRel) != 0
     }
 }
 
@@ -109,7 +110,7 @@ impl<A: Algorithm<State: WordState>> Cell<A> {
         old == new
             || self
                 .word
-                .compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed)
+                .compare_exchange(old, new, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
     }
 
@@ -132,7 +133,7 @@ impl<A: Algorithm<State: WordState>> Cell<A> {
             // Weak: a spurious failure costs one more turn of the loop.
             let swapped =
                 self.word
-                    .compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed);
+                    .compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed);
             match swapped {
                 Ok(_) => return answer,
                 Err(newest) => word = newest,
@@ -314,6 +315,32 @@ mod schedules {
                 (1..=2).contains(&left),
                 "at most the charge made after the reset remains"
             );
+        });
+    }
+    /// Numbers are changed: first noted, then the state is converted, here to the same word again. A
+    /// charge by the old numbers that follows sees the note.
+    #[test]
+    fn a_charge_behind_a_change_sees_its_note() {
+        loom::model(|| {
+            let gcra = bucket("3/1s");
+            let (cell, noted) = (Arc::new(Cell::<Gcra>::new()), Arc::new(AtomicU64::new(0)));
+            let state = |word| <Gcra as Algorithm>::State::from_word(word);
+            let other = {
+                let (cell, noted) = (Arc::clone(&cell), Arc::clone(&noted));
+                thread::spawn(move || {
+                    noted.store(1, Ordering::Release);
+                    let first = cell.update(|it| core::mem::replace(it, state(7)));
+                    cell.update(|it| *it = if *it == state(7) { state(0) } else { *it });
+                    first != state(0) // the charge came first
+                })
+            };
+            let old = cell.state();
+            let mut new = old;
+            let _ = gcra.decide(&mut new, Time::ZERO, Permits::ONE);
+            let is_charged = old == state(0) && cell.replace(&old, &new);
+            let is_noted = noted.load(Ordering::Acquire) == 1;
+            let was_first = other.join().unwrap();
+            assert!(!is_charged || is_noted || was_first);
         });
     }
 }
