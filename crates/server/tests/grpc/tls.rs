@@ -247,6 +247,7 @@ fn the_certificate_authorities_of_the_store_are_renewed() {
     let mut config = Config::new(policy);
     config.watch = false;
     let config = config.listen("http=127.0.0.1:0").unwrap();
+    let config = config.listen("admin=off").unwrap();
     let config = config.on_event(move |event| {
         let _ = sink.send(event.clone()); // the test may be over
     });
