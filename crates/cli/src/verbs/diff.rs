@@ -13,14 +13,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ratekeeper::Answer;
 use ratekeeper_policy::{Policy, Rule, WallTime};
+use ratekeeper_replay::report::ReplayReport;
 use ratekeeper_replay::{ORIGIN, Record, Replay};
 use ratekeeper_server::read_envoy_files;
 use serde_json::{Value, json};
 
 use crate::output::{BAD, GOOD, NAME, paint};
-use crate::replay::session::{LogArgs, LogSession, line_counts};
+use crate::replay::session::{LogArgs, LogSession};
 use crate::replay::table::TextTable;
-use crate::replay::text::share;
+use crate::replay::text::{share, write_log};
 use crate::source::PolicySource;
 use crate::verbs::explain::{allowance, parts};
 use crate::{Exit, Failure, Output, Result, words};
@@ -75,10 +76,9 @@ type FieldChange = (String, Option<String>, Option<String>);
 type Changes = BTreeMap<String, Vec<FieldChange>>;
 
 /// Requests that the two policies decide differently.
-#[derive(Default)]
 struct Decisions {
-    requests: u64,
-    lines: String,
+    /// The log by the new policy, with the notes of both.
+    report: ReplayReport,
     /// By limit and key: newly allowed and newly refused, in the order of the policies that refuse.
     keys: HashMap<String, [u64; 2]>,
 }
@@ -136,7 +136,7 @@ impl DiffArgs {
     ) -> Result<Decisions> {
         let args = &self.log;
         let session = LogSession { paths: logs, args };
-        let mut all = Decisions::default();
+        let mut keys: HashMap<String, [u64; 2]> = HashMap::new();
         let (log, replays) = session.read(
             policies,
             output,
@@ -147,15 +147,17 @@ impl DiffArgs {
                 }
                 let refusing = usize::from(answers[0].allowed());
                 let mut key = replays[refusing].refused_key(&answers[refusing]);
-                if all.keys.len() >= MAX_KEYS && !all.keys.contains_key(&key) {
+                if keys.len() >= MAX_KEYS && !keys.contains_key(&key) {
                     key = "further keys".into();
                 }
-                all.keys.entry(key).or_default()[refusing] += 1;
+                keys.entry(key).or_default()[refusing] += 1;
             },
         )?;
-        all.requests = replays[0].decided();
-        all.lines = line_counts(&log, all.requests);
-        Ok(all)
+        let mut report = session.report(&log, &replays[1]);
+        let old = session.report(&log, &replays[0]).notes.into_iter();
+        let old: Vec<_> = old.filter(|note| !report.notes.contains(note)).collect();
+        report.notes.extend(old);
+        Ok(Decisions { report, keys })
     }
 }
 
@@ -353,7 +355,10 @@ impl Decisions {
             json!({"key": key, "newly_refused": refused, "newly_allowed": allowed})
         });
         json!({
-            "requests": self.requests,
+            "lines": self.report.lines,
+            "skipped": self.report.skipped,
+            "notes": self.report.notes,
+            "requests": self.report.decided,
             "newly_refused": refused,
             "newly_allowed": allowed,
             "keys": keys.collect::<Vec<_>>(),
@@ -361,11 +366,11 @@ impl Decisions {
     }
 
     fn write(&self, output: &mut Output) -> Result<()> {
-        let [allowed, refused] = self.all().map(|count| share(count, self.requests));
-        output.line(format!(
-            "\n{}\nnewly refused {refused}, newly allowed {allowed}",
-            self.lines
-        ))?;
+        let decided = self.report.decided;
+        let [allowed, refused] = self.all().map(|count| share(count, decided));
+        output.line("")?;
+        write_log(&self.report, output)?;
+        output.line(format!("newly refused {refused}, newly allowed {allowed}"))?;
         let rows = self.worst().into_iter().map(|(key, [allowed, refused])| {
             vec![key.clone(), words::count(refused), words::count(allowed)]
         });

@@ -251,7 +251,9 @@ fn two_policies_are_compared_in_words_and_on_a_log() {
     let other = LIMIT.replace("3/1m", "5/1m")
         + "\n[[limit]]\nname = \"page\"\nkey = [\"path\"]\n\
                  match = { path = \"/2\" }\nlimit = \"1/1m\"\n";
-    assert_reviewed!(desk().with("next.toml", other).terminal(&[
+    let users = LIMIT.replace("\"ip\"", "\"header:x-user\"");
+    let desk = desk().with("next.toml", other).with("users.toml", users);
+    assert_reviewed!(desk.terminal(&[
         &["diff", "ratekeeper.toml", "ratekeeper.toml"],
         &["diff", "two.toml", "next.toml"],
         &["diff", "two.toml", "next.toml", "--log", "access.log"],
@@ -263,6 +265,7 @@ fn two_policies_are_compared_in_words_and_on_a_log() {
             "access.log",
             "--json"
         ],
+        &["diff", "users.toml", "two.toml", "--log", "access.log"],
     ]));
 }
 
