@@ -50,7 +50,7 @@ use self::probes::Probes;
 pub use self::settings::BreakerSettings;
 use crate::Error;
 use crate::random::{Random, SplitMix};
-use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicU64, Mutex, Ordering, is_over, lock};
 use crate::tally::{MarkedCount, RecentTally};
 
 /// Present state of a [`Breaker`].
@@ -294,12 +294,6 @@ impl Breaker {
         let next = BreakerGate::new(from.generation().wrapping_add(1), to);
         self.gate.store(next.0, Ordering::Release);
     }
-}
-
-/// Returns true if a wait until then, of at most `longest`, is over. It also is if more than
-/// that remains: the clock was set back, and the time already waited is unknown.
-fn is_over(until: Time, longest: Nanos, now: Time) -> bool {
-    now >= until || until.since(now) > longest
 }
 
 impl fmt::Debug for Breaker {

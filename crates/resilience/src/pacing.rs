@@ -27,6 +27,7 @@
 use ratekeeper_core::{Nanos, Time};
 
 use crate::rate_limit::{RateLimit, RateLimitPolicy};
+use crate::sync::is_over;
 
 /// No server spaces a client out for longer: 10 minutes.
 const WITHIN_MAX: Nanos = Nanos::from_secs(600);
@@ -96,9 +97,7 @@ impl Pacing {
 
     /// Returns how long the next request is to wait; the request takes its place by this call.
     pub fn next_wait(&mut self, now: Time) -> Nanos {
-        // More time left than any `t` that is believed: the clock was set back.
-        let is_over = now >= self.gap_until || self.gap_until.since(now) > WITHIN_MAX;
-        if is_over || self.gap == Nanos::ZERO {
+        if is_over(self.gap_until, WITHIN_MAX, now) || self.gap == Nanos::ZERO {
             return Nanos::ZERO;
         }
         // Beyond the span nothing is known: there requests leave at its end.

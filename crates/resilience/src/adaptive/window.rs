@@ -12,12 +12,10 @@
 use ratekeeper_core::{Nanos, Time};
 
 use super::{AdaptiveSettings, End, Sample};
+use crate::sync::SET_BACK;
 
 /// Times kept of one window.
 pub(super) const MAX_KEPT: u32 = 512;
-
-/// Threads that race read clocks that differ by less.
-const SET_BACK: Nanos = Nanos::SECOND;
 
 /// Work that has ended since the window began.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{Nanos, Time};
 
-use super::is_over;
+use crate::sync::is_over;
 
 /// The present round of probes, and those before it.
 #[derive(Default)]

@@ -168,6 +168,20 @@ fn a_clock_set_back_neither_locks_out_nor_holds_a_lost_probe() {
     recover(&breaker, until);
 }
 
+/// A thread that reads its clock before another begins a probe may get the lock after it.
+#[test]
+fn a_reading_from_before_a_probe_does_not_end_it() {
+    let breaker = breaker();
+    let until = open(&breaker, secs(0));
+    let later = until + Nanos::from_nanos(1);
+    let probe = breaker.try_pass(later).unwrap();
+    assert!(breaker.try_pass(until).is_err(), "one is under way");
+    assert_eq!(breaker.state(), BreakerState::HalfOpen);
+    probe.success(later);
+    breaker.try_pass(until).unwrap().success(until);
+    assert_eq!(breaker.opened_total(), 1);
+}
+
 #[test]
 fn a_probe_that_panics_makes_room() {
     let breaker = breaker();
