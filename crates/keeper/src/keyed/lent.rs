@@ -75,13 +75,13 @@ impl<A: Into<AnyAlgorithm>, C: Clock> Lender for KeyedLimiter<A, C> {
         self.lines.wake(key);
     }
 
-    fn renew(&self, key: &[u8], lease: LeaseId) -> bool {
+    fn renew(&self, key: &[u8], lease: LeaseId) -> Option<Nanos> {
         let now = self.clock.now();
         let renewed = self.limit.with(|limit| {
             self.store
                 .settle_now(Renew, &[hold(limit, key, lease)], now)
         });
-        renewed.iter().any(Option::is_some)
+        renewed.into_iter().flatten().next()
     }
 }
 

@@ -12,7 +12,9 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{Concurrency, ConcurrencyState, Decision, LeaseId, Permits, Time, Verdict};
+use ratekeeper_core::{
+    Concurrency, ConcurrencyState, Decision, LeaseId, Nanos, Permits, Time, Verdict,
+};
 
 use super::desk::{Lending, Lends, never, permits};
 use super::reservation::unique;
@@ -53,8 +55,8 @@ pub struct OwnedPermits {
 pub(crate) trait Lender: Send + Sync {
     /// Takes back the permits of a lease, unless it has ended.
     fn release(&self, key: &[u8], lease: LeaseId);
-    /// Renews a lease for its full length; returns false if it has ended.
-    fn renew(&self, key: &[u8], lease: LeaseId) -> bool;
+    /// Renews a lease for its full length; returns the time until it ends, `None` if it has ended.
+    fn renew(&self, key: &[u8], lease: LeaseId) -> Option<Nanos>;
 }
 
 impl OwnedPermits {
@@ -82,7 +84,7 @@ impl OwnedPermits {
     /// ```
     #[must_use = "the permits may be lent to others if the lease has ended"]
     pub fn renew(&self) -> bool {
-        self.lender.renew(&self.key, self.lease)
+        self.lender.renew(&self.key, self.lease).is_some()
     }
 }
 
@@ -174,10 +176,9 @@ impl<C: Clock> Lender for Limiter<Concurrency, C> {
         self.line.wake_first();
     }
 
-    fn renew(&self, _key: &[u8], lease: LeaseId) -> bool {
+    fn renew(&self, _key: &[u8], lease: LeaseId) -> Option<Nanos> {
         let now = self.clock.now();
-        let renewed = self.with_state(|limit, state| limit.renew(state, now, lease));
-        renewed.is_some()
+        self.with_state(|limit, state| limit.renew(state, now, lease))
     }
 }
 

@@ -37,8 +37,9 @@ pub(crate) trait PermitLender: Send + Sync + 'static {
     fn answers_at_once(&self) -> bool;
     /// Takes permits back; those that cannot be returned now come back when the lease ends.
     fn take_back(&self, permits: &[Permit]) -> impl Future<Output = ()> + Send;
-    /// Renews leases for their full length from now.
-    fn prolong(&self, permits: &[Permit]) -> impl Future<Output = ()> + Send;
+    /// Renews leases for their full length from now; returns the time until the first of them ends,
+    /// `None` if none was renewed.
+    fn prolong(&self, permits: &[Permit]) -> impl Future<Output = Option<Nanos>> + Send;
     /// Completes when `span` has passed.
     fn sleep(&self, span: Nanos) -> impl Future<Output = ()> + Send;
 }
@@ -174,17 +175,20 @@ struct Tending<L> {
 
 impl<L: PermitLender> Tending<L> {
     async fn tend(mut self, lease: Nanos) {
-        // Leaves two more chances if the store fails once.
-        let pause = Nanos::from_nanos(lease.as_nanos().div_ceil(3));
+        let mut shortest = lease;
         loop {
+            // Leaves two more chances if the store fails once.
+            let pause = Nanos::from_nanos(shortest.as_nanos().div_ceil(3));
             self.shared.lender.sleep(pause).await;
             let open = self.open(lease);
             if open.is_empty() {
                 return;
             }
+            shortest = lease; // a change of the limit may have shortened it
             for some in open.chunks(RENEWED_AT_ONCE) {
                 let permits: Vec<Permit> = some.iter().flat_map(|it| it.iter().cloned()).collect();
-                self.shared.lender.prolong(&permits).await;
+                let renewed = self.shared.lender.prolong(&permits).await;
+                shortest = shortest.min(renewed.unwrap_or(lease));
             }
         }
     }
@@ -254,8 +258,9 @@ mod tests {
             pending::<()>().await;
         }
 
-        async fn prolong(&self, permits: &[Permit]) {
+        async fn prolong(&self, permits: &[Permit]) -> Option<Nanos> {
             self.prolonged.fetch_add(permits.len(), Ordering::Relaxed);
+            None
         }
 
         async fn sleep(&self, span: Nanos) {

@@ -15,7 +15,7 @@ use ratekeeper::{Clock, KeyedLimiter, Limiter};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::stage::{Act, Answered, Clocked, Stage, clock, get, header, now, policy, poll};
+use crate::stage::{Act, Answered, Clocked, Stage, clock, get, header, now, parsed, policy, poll};
 
 const ENDS: [(Act, End); 7] = [
     (Act::Answer, End::Read),
@@ -240,16 +240,25 @@ async fn long_answers_keep_their_permits() {
         .map(|_| now(&mut service, get("/", &[])).unwrap())
         .collect();
     let held_too = now(&mut other, get("/", &[])).unwrap();
-    for _ in 0..40 {
-        tokio::task::yield_now().await; // the tasks that renew go to sleep
-        clock.advance(Nanos::from_secs(5));
-        tokio::task::yield_now().await; // and wake
-    }
+    let steps = async |seconds: u64| {
+        for _ in 0..seconds {
+            tokio::task::yield_now().await; // the tasks that renew go to sleep
+            clock.advance(Nanos::SECOND);
+            tokio::task::yield_now().await; // and wake
+        }
+    };
+    steps(195).await;
+    // From the next renewal on, a lease is shorter, and is renewed more often.
+    let shorter = IN_FLIGHT.replace("30s", "5s");
+    of_policy.keeper().install(parsed(&shorter));
+    let two = Concurrency::new(Permits::new(2), Nanos::from_secs(5)).unwrap();
+    keyed.set_limit(two);
+    steps(200).await;
     let mut ask = || now(&mut service, get("/", &[])).unwrap().status().as_u16();
     assert_eq!(
         ask(),
         429,
-        "the permits are still held after 200 s, with leases of 30 s"
+        "the permits are still held after 395 s, with leases of 30 s and 5 s"
     );
     assert_eq!(keyed.key("").peek().remaining.get(), 1);
     drop(held);

@@ -61,10 +61,9 @@ where
         }
     }
 
-    async fn prolong(&self, permits: &[Permit]) {
-        for permit in permits {
-            let _ended = !self.renew(permit.key().as_bytes(), permit.lease());
-        }
+    async fn prolong(&self, permits: &[Permit]) -> Option<Nanos> {
+        let renewed = |it: &Permit| self.renew(it.key().as_bytes(), it.lease());
+        permits.iter().filter_map(renewed).min()
     }
 
     async fn sleep(&self, span: Nanos) {

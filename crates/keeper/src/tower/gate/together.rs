@@ -314,10 +314,11 @@ impl<S: Store + 'static, C: Timer + 'static> PermitLender for Members<S, C> {
         let _ = store.release(&holds(&limits, permits), now).await; // an error: the lease ends by itself
     }
 
-    async fn prolong(&self, permits: &[Permit]) {
+    async fn prolong(&self, permits: &[Permit]) -> Option<Nanos> {
         let (limits, now) = (self.lenders(permits), self.limits.clock().now());
         let store = self.limits.store();
-        let _ = store.renew(&holds(&limits, permits), now).await; // an error: there are two more chances
+        let renewed = store.renew(&holds(&limits, permits), now).await;
+        renewed.ok()?.into_iter().flatten().min()
     }
 
     async fn sleep(&self, span: Nanos) {

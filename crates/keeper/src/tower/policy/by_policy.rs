@@ -351,8 +351,8 @@ impl<S: Store + 'static, C: Timer + 'static> PermitLender for Keeper<S, C> {
         let _ = self.release(permits).await; // an error: the lease ends by itself
     }
 
-    async fn prolong(&self, permits: &[Permit]) {
-        let _ = self.renew(permits).await; // an error: there are two more chances
+    async fn prolong(&self, permits: &[Permit]) -> Option<Nanos> {
+        self.renew(permits).await.ok()?.into_iter().flatten().min()
     }
 
     async fn sleep(&self, span: Nanos) {
