@@ -121,7 +121,7 @@ impl Gather {
         };
         for errand in errands {
             match errand {
-                Errand::Carry(flight) => drop(tokio::spawn(flight.carry_all())),
+                Errand::Carry(flight) => drop(flight.home.clone().spawn(flight.carry_all())),
                 Errand::Wake(way, key, at) => {
                     let gather = Arc::clone(self);
                     drop(tokio::spawn(async move { gather.wake(way, key, at).await }));
@@ -138,10 +138,11 @@ impl Gather {
         way: LaneKey,
         requests: impl IntoIterator<Item = WaitingRequest>,
     ) {
-        if queue.lanes.enter(way, requests) {
+        if let Some(home) = queue.lanes.enter(way, requests) {
             let flight = Flight {
                 gather: Arc::clone(self),
                 way,
+                home,
                 has_landed: false,
             };
             queue.errands.push(Errand::Carry(flight));
@@ -173,18 +174,25 @@ impl Gather {
     }
 }
 
-/// A worker of a queue; gives up its place when dropped, even if it is cancelled.
+/// A worker of a queue. If its runtime ends, another one takes its place for the requests of others.
 #[derive(Debug)]
 struct Flight {
     gather: Arc<Gather>,
     way: LaneKey,
+    home: Handle,
     has_landed: bool,
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
+        let (gather, way) = (&self.gather, self.way);
         if !self.has_landed {
-            self.gather.queue.lock().lanes.land(self.way);
+            gather.hold(|queue| {
+                let gone = queue.lanes.strand(way, &self.home);
+                queue.lanes.land(way);
+                gather.leave(queue, way, gone);
+                gather.take_off(queue, way, []);
+            });
         }
     }
 }

@@ -48,17 +48,32 @@ struct Lane {
 }
 
 impl Lanes {
-    /// Queues requests; returns true if another worker must be started for them.
+    /// Queues requests; returns the runtime on which another worker must be started for them.
     pub(super) fn enter(
         &mut self,
         way: LaneKey,
         requests: impl IntoIterator<Item = WaitingRequest>,
-    ) -> bool {
+    ) -> Option<Handle> {
         let lane = self.0.entry(way).or_default();
         lane.waiting.extend(requests);
-        let leaves = lane.flying < FLIGHTS;
-        lane.flying += usize::from(leaves);
-        leaves
+        let leaves = lane.waiting.front().filter(|_| lane.flying < FLIGHTS);
+        let home = leaves?.home.clone();
+        lane.flying += 1;
+        Some(home)
+    }
+
+    /// Removes the requests of a runtime that ends, and those that no caller waits for; returns
+    /// their keys.
+    pub(super) fn strand(&mut self, way: LaneKey, home: &Handle) -> Vec<Alone> {
+        let mut gone = Vec::new();
+        if let Some(lane) = self.0.get_mut(&way) {
+            lane.waiting.retain(|it| {
+                let stays = !it.answer.is_closed() && it.home.id() != home.id();
+                gone.extend((!stays).then(|| it.key()));
+                stays
+            });
+        }
+        gone
     }
 
     /// Returns the next batch, and the keys of removed requests that no caller waits for.

@@ -280,6 +280,35 @@ fn callers_of_one_key_share_calls() {
     }
 }
 
+/// A runtime that ends while a call waits takes only its own requests with it.
+#[test]
+fn a_runtime_that_ends_leaves_the_key_to_others() {
+    let builder = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+    };
+    let [one, other] = [builder().unwrap(), builder().unwrap()];
+    let server = Server::start(&every_program()[0], &[]);
+    let store = store_of(&server);
+    let limit = limits().remove(0);
+    let charges = [charge(&limit, b"\x01k")];
+    let ask = || store.decide(&charges, Time::ZERO);
+    assert!(one.block_on(ask()).unwrap().admitted);
+    other.block_on(async {
+        tokio::select! {
+            biased;
+            _ = ask() => panic!("an answer without a call"),
+            () = std::future::ready(()) => {}
+        }
+    });
+    drop(other);
+    for _ in 0..2 {
+        assert!(one.block_on(ask()).unwrap().admitted, "by the server");
+    }
+    assert!(!one.block_on(ask()).unwrap().admitted, "three in all");
+}
+
 /// A debit is not answered from memory: the server may have lost the states that it refused by.
 #[test]
 fn a_debit_asks_the_server_despite_a_recent_denial() {
