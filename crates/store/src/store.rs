@@ -188,7 +188,8 @@ pub enum StoreError {
     /// The store cannot be reached, or did not answer in time; trying later may help.
     Unavailable(String),
     /// The part of the store that holds these keys cannot be reached, did not answer in time, or
-    /// does not decide (it is out of memory); others do. Trying later may help.
+    /// does not decide (it is out of memory, or too many requests of these keys wait); others do.
+    /// Trying later may help.
     Partly(String),
     /// The store cannot be used as configured; trying later does not help.
     Misconfigured(String),

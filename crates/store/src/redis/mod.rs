@@ -195,7 +195,7 @@ impl RedisStore {
     /// Returns the error for callers, by the keys that the failure affects.
     fn error(&self, trouble: Trouble) -> StoreError {
         match trouble {
-            foreign @ Trouble::Foreign(_) => foreign.into(),
+            keys @ (Trouble::Foreign(_) | Trouble::Crowded(_)) => keys.into(),
             other if self.servers.are_partly_there() => StoreError::Partly(other.to_string()),
             other => other.into(),
         }
@@ -324,7 +324,10 @@ impl RedisStore {
         });
         exchange.given = given.is_some();
         let names = exchange.names();
-        let _turns = self.turns.take(&names).await;
+        // What is left of the deadline is for the calls: only they say something of the server.
+        let turns = tokio::time::timeout(self.config.deadline * 3 / 4, self.turns.take(&names));
+        let crowded = |_| Trouble::Crowded("too many requests of these keys wait".into());
+        let _turns = turns.await.map_err(crowded)?;
         let remembers = given.is_none();
         let given = [given.map_or(Vec::new(), |now| now.get().to_string().into())];
         for lost in 1..=TRIES {
@@ -351,7 +354,7 @@ impl RedisStore {
             turns::pause(lost).await;
         }
         let why = format!("a key changed during each of {TRIES} attempts");
-        Err(Trouble::Later(why))
+        Err(Trouble::Crowded(why))
     }
 }
 
@@ -371,5 +374,25 @@ impl Store for RedisStore {
     ) -> Result<A::Answer, StoreError> {
         act.check(items)?;
         self.ask(act, items, now).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_core::{Concurrency, Limit, LimitId, Nanos, Permits};
+
+    use super::*;
+
+    /// The server is not asked, so it has not failed.
+    #[tokio::test]
+    async fn a_request_that_waits_for_its_turn_in_vain_is_no_failure_of_the_server() {
+        let store = RedisStore::new(RedisConfig::new("redis://127.0.0.1:1")).unwrap();
+        let algorithm = Concurrency::new(Permits::new(3), Nanos::SECOND).unwrap();
+        let limit = Limit::new("at-work", LimitId::new(0), algorithm);
+        let charge = Charge::enforced(&limit, Key::ALL, Permits::ONE);
+        let name = store.item(charge).name;
+        let _taken = store.turns.take(&[&*name]).await;
+        let refused = store.decide(&[charge], Time::ZERO).await;
+        assert!(matches!(refused, Err(StoreError::Partly(_))), "{refused:?}");
     }
 }
