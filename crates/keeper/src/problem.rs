@@ -198,12 +198,8 @@ fn push_detail(text: &mut String, report: &LimitReport<'_>) {
         }
         Verdict::Ban { retry_after } | Verdict::Banned { retry_after } => {
             let seconds = number.format(retry_after_secs(retry_after));
-            text.extend([
-                "Limit ",
-                name,
-                " has refused too many requests of this client, and bans",
-            ]);
-            text.extend([" it. Try again in ", seconds, " s."]);
+            text.extend(["Limit ", name, " bans this client. Try again in "]);
+            text.extend([seconds, " s."]);
         }
         Verdict::Deny { retry_after } => {
             let seconds = number.format(retry_after_secs(retry_after));

@@ -113,7 +113,7 @@ fn a_refusal_names_the_ban() {
         assert_eq!(refused.status(), 429);
         assert_eq!(refused.retry_after(), Some(HOUR), "a look is no strike");
         let body = body(&refused);
-        let expected = r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Banned for abnormal usage","status":429,"detail":"Limit login has refused too many requests of this client, and bans it. Try again in 3600 s.","violated-policies":["login"],"retry_after":3600}"#;
+        let expected = r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Banned for abnormal usage","status":429,"detail":"Limit login bans this client. Try again in 3600 s.","violated-policies":["login"],"retry_after":3600}"#;
         assert_eq!(body, expected);
     }
 }
