@@ -118,7 +118,7 @@ fn a_receiver_of_otlp_gets_all_metrics_and_events() {
     let dir = home.path();
     let port = free_port();
     // The first answers ask for a second attempt.
-    let Some(receiver) = receiver(dir, port, &["503", "503"]) else {
+    let Some(receiver) = receiver(dir, port, &["503:1", "503:1"]) else {
         return;
     };
     fs::write(dir.join("token"), "Bearer of-otlp\n").expect("the directory is writable");
@@ -304,6 +304,29 @@ fn a_receiver_that_refuses_loses_the_message_and_delays_no_decision() {
     clock::poll("a message that is given up", PATIENCE, lost).expect("it is counted");
     assert_eq!(received(&receiver)[0]["status"], 400);
     service.process.log_with("answered 400");
+}
+
+#[test]
+fn a_stop_asks_a_receiver_again_that_is_back_by_then() {
+    let home = tempfile::tempdir().expect("a directory of its own");
+    let dir = home.path();
+    let port = free_port();
+    let Some(receiver) = receiver(dir, port, &["503:30"]) else {
+        return;
+    };
+    let otlp =
+        format!("[otlp]\nendpoint = \"http://127.0.0.1:{port}/base\"\nmetrics = false\n{LIMIT}");
+    let path = written(dir, &otlp);
+    let mut service = Service::start(dir, &path);
+    service.process.log_with("otlp.retried");
+    service.process.signal("TERM");
+    let ended = service.process.end();
+    ended.expect("it sends what is left, and ends");
+    let messages = received(&receiver);
+    let events = parts(&messages, "/base/v1/logs", LOGS);
+    let listening = events.iter().any(|it| it["event_name"] == "listening");
+    assert!(listening, "{messages:#?}");
+    assert!(!service.process.log().contains("export.stopped"));
 }
 
 /// Type of each field on the page of events, and the fields of each event: true for those that are

@@ -37,7 +37,7 @@ pub use self::events::EventExport;
 use self::message::Source;
 use super::metrics::{MetricValues, compressed};
 use crate::counter::Counter;
-use crate::serve::http_receiver::HttpReceiver;
+use crate::serve::http_receiver::{HttpReceiver, closed};
 use crate::{Config, StartError};
 
 /// Maximum number of events that wait.
@@ -154,7 +154,8 @@ impl Exporter {
             };
             // On a thread of its own, as a scrape. An error: it panicked, which is logged.
             if let Ok(body) = tokio::task::spawn_blocking(write).await {
-                self.delivery.send(OtlpSignal::Metrics, body).await;
+                let send = self.delivery.send(OtlpSignal::Metrics, body, &mut closing);
+                send.await;
             }
             if is_last {
                 return;
@@ -188,15 +189,12 @@ impl Exporter {
             }
             let events = records.len() as u64;
             let message = self.source.events(records).encode_to_vec();
-            let sent = self.delivery.send(OtlpSignal::Events, compressed(&message));
+            let message = compressed(&message);
+            let sent = self
+                .delivery
+                .send(OtlpSignal::Events, message, &mut closing);
             let lost = sent.await.map_or(events, |refused| refused.min(events));
             self.delivery.counts.dropped_events.add(lost);
         }
     }
-}
-
-/// Returns once `closing` is true, or the service has ended.
-async fn closed(closing: &mut watch::Receiver<bool>) {
-    // Its value holds a lock, so it is dropped here.
-    drop(closing.wait_for(|closing| *closing).await);
 }

@@ -22,13 +22,16 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::tls::trusting;
 
 /// Maximum time of one attempt: connecting, sending, and the answer.
 const ATTEMPT: Duration = Duration::from_secs(10);
+/// Maximum time between two attempts of a service that stops.
+const LAST_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum size of the head of an answer.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
@@ -118,6 +121,21 @@ impl HttpReceiver {
             Ok(Err(why)) => Err(why.to_string()),
             Err(_) => Err(format!("no answer within {} s", ATTEMPT.as_secs())),
         }
+    }
+}
+
+/// Returns once `closing` is true, or the service has ended.
+pub(crate) async fn closed(closing: &mut watch::Receiver<bool>) {
+    // Its value holds a lock, so it is dropped here.
+    drop(closing.wait_for(|closing| *closing).await);
+}
+
+/// Waits between two attempts; at most a second from the time at which `closing` is true, for
+/// a receiver that is back by then.
+pub(crate) async fn pause(wait: Duration, closing: &mut watch::Receiver<bool>) {
+    tokio::select! {
+        () = sleep(wait) => {}
+        () = async { closed(closing).await; sleep(LAST_PAUSE).await } => {}
     }
 }
 

@@ -1,7 +1,8 @@
 """Receives OTLP over HTTP, and prints each message as a line of JSON.
 
 Decodes with the classes of the package opentelemetry-proto, which are generated from the protos of
-the standard. Arguments: the port, then the statuses of the first answers; all others are 200.
+the standard. Arguments: the port, then the statuses of the first answers, each with the seconds of
+its `Retry-After` if it has one, as `503:1`; all others are 200.
 """
 
 import gzip
@@ -18,7 +19,7 @@ KINDS = {
     "/base/v1/metrics": metrics_service_pb2.ExportMetricsServiceRequest,
     "/base/v1/logs": logs_service_pb2.ExportLogsServiceRequest,
 }
-STATUSES = [int(status) for status in sys.argv[2:]]
+STATUSES = [status.split(":") for status in sys.argv[2:]]
 
 
 def unknown_fields(message):
@@ -34,7 +35,8 @@ def unknown_fields(message):
 class Receiver(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
-        status = STATUSES.pop(0) if STATUSES else 200
+        status, *wait = STATUSES.pop(0) if STATUSES else ["200"]
+        status = int(status)
         shown = {
             "path": self.path,
             "status": status,
@@ -50,8 +52,8 @@ class Receiver(BaseHTTPRequestHandler):
         print(json.dumps(shown), flush=True)
         self.send_response(status)
         self.send_header("content-length", "0")
-        if status == 503:
-            self.send_header("retry-after", "1")
+        for seconds in wait:
+            self.send_header("retry-after", seconds)
         self.end_headers()
 
     def log_message(self, *_):

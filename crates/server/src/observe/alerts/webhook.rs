@@ -26,13 +26,12 @@ use ratekeeper_core::Time;
 use ratekeeper_policy::WebhookSettings;
 use ratekeeper_resilience::{Backoff, Jitter, SplitMix};
 use tokio::sync::{Mutex, mpsc, watch};
-use tokio::time::sleep;
 
 use super::AlertNotice;
 use super::message::{Message, signature, signing_key};
 use crate::StartError;
 use crate::counter::Counter;
-use crate::serve::http_receiver::HttpReceiver;
+use crate::serve::http_receiver::{HttpReceiver, closed, pause};
 
 /// Maximum number of messages that wait; as many alerts as one limit can start at once.
 const MAX_QUEUED: usize = super::MAX_WATCHED;
@@ -162,21 +161,27 @@ pub(crate) async fn deliver(
     loop {
         let message = tokio::select! {
             message = queue.recv() => message,
-            // An error: the service has ended. Its value holds a lock, so it is dropped here.
-            () = async { drop(closing.wait_for(|closing| *closing).await) } => {
+            () = closed(&mut closing), if !queue.is_closed() => {
                 queue.close(); // messages that wait are still received
                 continue;
             }
         };
         let Some(message) = message else { return };
-        let delivered = delivery.deliver(&unix_seconds, &message).await;
+        let delivered = delivery
+            .deliver(&unix_seconds, &message, &mut closing)
+            .await;
         delivery.counts[usize::from(!delivered)].add(1);
     }
 }
 
 impl Delivery {
     /// Makes attempts until one succeeds; returns false if none did.
-    async fn deliver(&self, unix_seconds: impl Fn() -> u64, message: &Message) -> bool {
+    async fn deliver(
+        &self,
+        unix_seconds: impl Fn() -> u64,
+        message: &Message,
+        closing: &mut watch::Receiver<bool>,
+    ) -> bool {
         let mut attempts = BACKOFF.attempts();
         let mut random = SplitMix::seeded();
         loop {
@@ -199,7 +204,7 @@ impl Delivery {
                 attempts = made,
                 "{why}"
             );
-            sleep(wait.into()).await;
+            pause(wait.into(), closing).await;
         }
     }
 }

@@ -19,10 +19,10 @@ use ratekeeper_resilience::{Backoff, Hints, Jitter, RetryAfter, ServerWait, Spli
 use ratekeeper_wire::otlp::logs_service::ExportLogsServiceResponse;
 use ratekeeper_wire::otlp::metrics_service::ExportMetricsServiceResponse;
 use strum::{IntoStaticStr, VariantNames};
-use tokio::time::sleep;
+use tokio::sync::watch;
 
 use super::OtlpCounts;
-use crate::serve::http_receiver::HttpReceiver;
+use crate::serve::http_receiver::{HttpReceiver, pause};
 
 /// Five attempts, up to 1, 2, 4 and 8 s apart.
 const BACKOFF: Backoff = Backoff {
@@ -94,19 +94,18 @@ enum Then {
 impl Delivery {
     /// Makes attempts until one succeeds; returns the number of points or records that the receiver
     /// refused, or `None` if no attempt succeeded.
-    pub(super) async fn send(&self, signal: OtlpSignal, body: Bytes) -> Option<u64> {
-        let sent = self.attempts(signal, body).await;
-        self.counts.exports[signal as usize][usize::from(sent.is_none())].add(1);
-        sent
-    }
-
-    async fn attempts(&self, signal: OtlpSignal, body: Bytes) -> Option<u64> {
+    pub(super) async fn send(
+        &self,
+        signal: OtlpSignal,
+        body: Bytes,
+        closing: &mut watch::Receiver<bool>,
+    ) -> Option<u64> {
         let mut attempts = BACKOFF.attempts();
         let mut random = SplitMix::seeded();
         let name: &str = signal.into();
-        loop {
+        let sent = loop {
             let Failure(why, then) = match self.attempt(signal, body.clone()).await {
-                Ok(refused) => return Some(refused),
+                Ok(refused) => break Some(refused),
                 Err(failure) => failure,
             };
             let made = attempts.made();
@@ -122,7 +121,7 @@ impl Delivery {
                     attempts = made,
                     "{why}"
                 );
-                return None;
+                break None;
             };
             tracing::warn!(
                 event = "otlp.retried",
@@ -130,8 +129,10 @@ impl Delivery {
                 attempts = made,
                 "{why}"
             );
-            sleep(wait.into()).await;
-        }
+            pause(wait.into(), closing).await;
+        };
+        self.counts.exports[signal as usize][usize::from(sent.is_none())].add(1);
+        sent
     }
 
     async fn attempt(&self, signal: OtlpSignal, body: Bytes) -> Result<u64, Failure> {
