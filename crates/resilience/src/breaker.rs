@@ -27,8 +27,8 @@
 //! * The breaker opens when a failure is reported, never by a success. A report of a call
 //!   that began before the last change is ignored; one that races with the change itself
 //!   may be counted in the new window.
-//! * A clock that is set back prolongs the time open to twice the cap at most: if more than the cap
-//!   is left by the new time, it ends at once.
+//! * A clock that is set back prolongs the time open to twice the cap at most, and a second: if more
+//!   than the cap and a second is left by the new time, it ends at once.
 //! * Trade-off: all or nothing, and blind to calls that are merely slow until their caller
 //!   reports a time-out.
 //! * Source: M. Nygard, "Release It!" (2007), stability patterns; M. Brooker, "Exponential

@@ -280,9 +280,14 @@ where
         Box::pin(async move {
             let (request, answer) = serving.await?.into_parts();
             let (answer, body) = answer.into_parts();
-            let mut response = Response::new(ActixBody { body });
             let status = http::StatusCode::from_u16(answer.status().as_u16());
-            *response.status_mut() = status.unwrap_or_default();
+            let status = status.unwrap_or_default();
+            let is_connection = status == http::StatusCode::SWITCHING_PROTOCOLS;
+            let mut response = Response::new(ActixBody {
+                body,
+                is_connection,
+            });
+            *response.status_mut() = status;
             *response.headers_mut() = fields_of(answer.headers());
             #[cfg(feature = "policy")]
             if let Some(report) = answer.extensions().get::<crate::Report>() {
@@ -307,6 +312,8 @@ pin_project! {
     pub struct ActixBody<B> {
         #[pin]
         body: B,
+        // Of a connection that was upgraded, which ends its request.
+        is_connection: bool,
     }
 }
 
@@ -323,7 +330,7 @@ impl<B: MessageBody> Body for ActixBody<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.size().is_eof()
+        self.is_connection || self.body.size().is_eof()
     }
 
     fn size_hint(&self) -> SizeHint {

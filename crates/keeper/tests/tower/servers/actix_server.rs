@@ -84,6 +84,13 @@ fn serve<G: Gate>(limit: ForActix<G>) -> Actix {
                 "/slow/stream",
                 web::get().to(async || HttpResponse::Ok().body(Endless::default())),
             )
+            .route(
+                "/up/grade",
+                web::get().to(async || {
+                    let mut answer = HttpResponse::SwitchingProtocols();
+                    answer.upgrade("websocket").body(Endless::default())
+                }),
+            )
     };
     let server = HttpServer::new(app).workers(2).disable_signals();
     let server = server.bind("127.0.0.1:0").unwrap();
@@ -195,6 +202,21 @@ async fn a_place_is_held_until_the_body_ends_or_its_client_is_gone() {
     until("the place is free again", || layer.at_work() == 0).await;
     assert_eq!(second.get("/").await.status, 200);
     until("the place is free again", || layer.at_work() == 0).await;
+}
+
+/// In actix-web the body of the response is the connection from then on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_ends_its_request() {
+    let layer = RateLimitLayer::in_flight(1);
+    let server = serve(layer.for_actix());
+    let mut socket = Client::connect(server.address).await;
+    let upgrade = "connection: upgrade\r\nupgrade: websocket\r\n";
+    socket.send("/up/grade", upgrade).await;
+    assert_eq!(socket.head().await.status, 101);
+    assert_eq!(layer.at_work(), 0);
+    let mut other = Client::connect(server.address).await;
+    assert_eq!(other.get("/").await.status, 200);
+    socket.some().await;
 }
 
 /// The workers share one limit, and a queue lets their requests wait.
