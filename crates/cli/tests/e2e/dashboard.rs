@@ -374,7 +374,7 @@ fn ten_thousand_keys_and_hostile_names_are_shown_as_text() {
     let Some(mut browser) = open(dir.path(), &service) else {
         return;
     };
-    let evil = "<img src=x onerror=hit()></td><script>hit()</script>\u{202e}\u{1b}[2J";
+    let evil = "attr:user=<img src=x onerror=hit()></td><script>hit()</script>\u{202e}\u{1b}[2J";
     let mut caller = Caller::connect(service.http());
     for visitor in 0..10_000 {
         let body = json!({ "attributes": { "user": format!("k{visitor}") } }).to_string();

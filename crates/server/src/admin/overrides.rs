@@ -44,15 +44,10 @@ fn line(query: &Query<'_>, needed: &[&str], policy: &Policy) -> Result<OverrideL
         reason: field("reason")?,
     };
     let values = query.texts("value");
+    let rule = policy.rule(&line.limit).into_iter();
     if !values.is_empty() {
         line.key = exact_key(policy, &line, &values)?;
-    }
-    let rule = policy.rule(&line.limit);
-    if let [part] = *rule
-        .into_iter()
-        .flat_map(Rule::key_parts)
-        .collect::<Vec<_>>()
-    {
+    } else if let [part] = *rule.flat_map(Rule::key_parts).collect::<Vec<_>>() {
         line.key = String::from(without_name(part, &line.key));
     }
     let is_stated = |name: &str| match name {
@@ -78,9 +73,9 @@ fn exact_key(policy: &Policy, line: &OverrideLine, values: &[&str]) -> Result<St
         let detail = format!("the key of `{limit}` has {parts} parts; add `&value=` for each");
         return Err(Problem::new(WRONG_QUERY, detail));
     }
-    Ok(exact_key_text(
-        parts.into_iter().zip(values.iter().copied()),
-    ))
+    let values = parts.into_iter().zip(values);
+    let values = values.map(|(part, value)| (part, without_name(part, value)));
+    Ok(exact_key_text(values))
 }
 
 /// `GET /v1/overrides?limit=NAME&key=VALUE&top=20`: the first overrides of the file in force, of
@@ -195,7 +190,10 @@ pub(crate) fn key_as_shown(policy: &Policy, line: &OverrideLine) -> String {
         if is_hash { shown } else { value.to_owned() }
     };
     if let [part] = *parts {
-        return as_shown(part, &line.key);
+        let shown = as_shown(part, &line.key);
+        let begins_so = without_name(part, &shown).len() < shown.len();
+        let name = begins_so.then(|| format!("{part}="));
+        return name.unwrap_or_default() + &shown;
     }
     let each = key_pairs(&line.key).map(|(name, value)| {
         let named = KeyPart::parse(name).ok();

@@ -129,6 +129,17 @@ fn an_override_by_values_is_for_one_key() {
     let with_name = "limit=api&key=attr:tenant=carl&set=7/1m";
     assert_eq!(put(&mut admin, with_name), 200);
     assert_eq!(quota(&fixture, "carl"), Some(7), "as lists show the key");
+    // A client may be called like another one with the name of the part.
+    let twice = "limit=api&value=attr:tenant=attr:tenant=carl";
+    assert_eq!(put(&mut admin, &format!("{twice}&set=blocked")), 200);
+    assert_eq!(quota(&fixture, "attr:tenant=carl"), None);
+    assert_eq!(quota(&fixture, "carl"), Some(7));
+    let listed = admin.get(&format!("/v1/overrides?{twice}")).json();
+    let listed = listed["overrides"][0]["key"].as_str().unwrap();
+    let removed = format!("DELETE /v1/overrides?limit=api&key={listed}");
+    assert_eq!(admin.ask(&removed, b"").json()["removed"], 1, "{removed}");
+    assert_eq!(quota(&fixture, "attr:tenant=carl"), Some(60));
+    assert_eq!(quota(&fixture, "carl"), Some(7));
     // Two parts, of which one looks like both.
     let both = "limit=model&value=ev%3Battr%3Amodel%3Dlarge&value=own&set=blocked";
     assert_eq!(put(&mut admin, both), 200);

@@ -502,12 +502,10 @@ function keyCell(row, parts, raw) {
 
 function fillParts(parts) {
   const inputs = at("parts").querySelectorAll("input");
-  inputs.forEach((input, index) => { input.value = value(parts[index] ?? ""); });
+  // With its name, of which the service takes away one: a value may begin like a name.
+  inputs.forEach((input, index) => { input.value = parts[index] ?? ""; });
   lookUp();
 }
-
-/** Returns the value of a part, which is written as NAME=VALUE. */
-const value = (part) => part.slice(part.indexOf("=") + 1);
 
 // One key ------------------------------------------------------------------------------------
 
