@@ -12,7 +12,8 @@ use crate::{model::keys::stated, model::keys::value};
 
 impl KeyPart {
     /// Appends a value that an operator writes: either as in a request (the API key itself, any
-    /// address of a network), or as shown in a key (`sha256:...`, `2001:db8::/64`, `~`).
+    /// address of a network), or as shown in a key (`sha256:...`, `2001:db8::/64`, `~`). A secret may
+    /// also be written by its whole hash.
     ///
     /// ```
     /// use ratekeeper_policy::{KeyBytes, KeyPart};
@@ -21,11 +22,14 @@ impl KeyPart {
     ///     KeyPart::ApiKey.write_plain(value, 64, &mut key);
     ///     key
     /// };
-    /// assert_eq!(written("abc"), written("sha256:ba7816bf8f01cfea414140de5dae2223"));
+    /// let hash = "sha256:ba7816bf8f01cfea414140de5dae2223";
+    /// assert_eq!(written("abc"), written(hash));
+    /// let rest = "B00361A396177A9CB410FF61F20015AD";
+    /// assert_eq!(written("abc"), written(&format!("{hash}{rest}")));
     /// ```
     pub fn write_plain(&self, value: &str, ipv6_prefix: u8, out: &mut KeyBytes) {
-        if value::is_as_shown(value.as_bytes()) {
-            KeyBuilder::new(out).part(value.as_bytes());
+        if let Some(shown) = self.as_shown(value) {
+            KeyBuilder::new(out).part(shown.as_bytes());
             return;
         }
         if let Self::Ip { bits } = self
@@ -58,8 +62,8 @@ impl KeyPart {
         path_case: PathCase,
         out: &mut KeyBytes,
     ) -> Result<(), Option<String>> {
-        if value::is_as_shown(value.as_bytes()) {
-            self.write_plain(value, ipv6_prefix, out);
+        if let Some(shown) = self.as_shown(value) {
+            KeyBuilder::new(out).part(shown.as_bytes());
             return Ok(());
         }
         match self {
@@ -95,6 +99,21 @@ impl KeyPart {
             _ => self.write_plain(value, ipv6_prefix, out),
         }
         Ok(())
+    }
+
+    /// Returns a value that is written as a key shows it; a hash in any case, and that of a secret
+    /// whole too, as other programs print it.
+    fn as_shown(&self, value: &str) -> Option<String> {
+        let hash = value.to_ascii_lowercase();
+        let shown = match hash.strip_prefix("sha256:") {
+            Some(digits) if matches!(self, Self::Bearer | Self::ApiKey) && digits.len() == 64 => {
+                let is_hash = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+                is_hash.then(|| hash[..hash.len() - 32].to_owned())?
+            }
+            Some(_) => hash,
+            None => value.to_owned(),
+        };
+        value::is_as_shown(shown.as_bytes()).then_some(shown)
     }
 
     /// Returns a value of a part that is found by the address, as a key holds it; `None` for
