@@ -1,6 +1,7 @@
 //! Reports that come late, and ids that are not genuine: no permit comes back twice.
 
-use ratekeeper::core::Nanos;
+use ratekeeper::core::{Key, KeyBuilder, Nanos};
+use ratekeeper::policy::Policy;
 use ratekeeper::{Answer, Clock as _, DecisionId, Report, Reported, at_once};
 
 use super::reports::{LOGINS, TOKENS, check, keeper, left, login, policy, report, status};
@@ -109,6 +110,7 @@ fn a_report_finds_its_charge_under_other_numbers_of_the_key() {
     for (before, after) in [
         (None, Some(("ann", 30))),
         (Some(("ann", 20)), Some(("ann", 30))),
+        (Some(("ann", 20)), Some(("ann", 100))),
         (Some(("ann", 20)), None),
         (Some(("a*", 20)), Some(("a*", 30))),
         (Some(("a*", 20)), None),
@@ -171,5 +173,46 @@ fn after_another_number_a_bucket_gives_back_only_what_is_unpaid_by_both() {
             report(&keeper, answer, &status(200));
         }
         assert_eq!(passed().count(), all_back, "{case}");
+    }
+}
+
+/// In a shared store the numbers of each day have keys of their own.
+#[test]
+fn an_open_charge_is_found_by_the_override_and_the_day_of_its_key() {
+    let limits = |dated: &str| {
+        policy(&format!(
+            "timezone = \"UTC\"\n[plan]\nfrom = \"attr:plan\"\ndefault = \"free\"\n\
+             [[limit]]\nname = \"l\"\nkey = [\"attr:user\"]\nlimit = \"10/month\"\n{dated}\n\
+             plans = {{ pro = \"12/month\" }}\n[[override]]\nlimit = \"l\"\n\
+             key = {{ \"attr:user\" = \"vip\" }}\nset = \"20/month\"\n[[override]]\n\
+             limit = \"l\"\nkey = {{ \"attr:user\" = \"p-*\" }}\nset = \"30/month\"\n"
+        ))
+    };
+    let (plain, dated) = (limits(""), limits("anchor = \"attr:day\""));
+    for (user, charged, counted) in [
+        ("vip", "l", "l=20/month"),
+        ("vip", "l=25/month", "l=20/month"),
+        ("vip", "l=pro", "l=20/month"),
+        ("p-1", "l=20/month", "l=30/month"),
+        ("p-1", "l=pro", "l=30/month"),
+        ("ann", "l=pro", "l=pro"),
+        ("ann", "l=25/month", "l"),
+    ] {
+        let mut bytes = Vec::new();
+        KeyBuilder::new(&mut bytes).part(user.as_bytes());
+        let found = |policy: &Policy, name: &str| {
+            let limit = policy.limit_of(name, Key::from_bytes(&bytes), 0);
+            limit.map(|limit| limit.name.to_string())
+        };
+        let on_day = |name: &str| match name {
+            "l" => String::from("l=@15"),
+            name => format!("{name}@15"),
+        };
+        let case = format!("{user} {charged}");
+        assert_eq!(found(&plain, charged).as_deref(), Some(counted), "{case}");
+        assert_eq!(found(&dated, charged).as_deref(), Some(counted), "{case}");
+        let (charged, counted) = (on_day(charged), on_day(counted));
+        assert_eq!(found(&dated, &charged), Some(counted), "{case}");
+        assert_eq!(found(&dated, "l=gone@15").is_some(), user != "ann");
     }
 }

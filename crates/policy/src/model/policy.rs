@@ -11,8 +11,10 @@ use std::sync::Arc;
 use ratekeeper_core::{Key, Limit, Origin};
 
 use crate::model::client::claims::LazyClaims;
+use crate::model::keys::key_part::Around;
 use crate::model::keys::key_writer::KeyWriter;
 use crate::model::keys::variants::{Allowance, Held, HeldBy, KeyAsk};
+use crate::model::rules::calendar::MonthDay;
 use crate::{
     ByHand, ClientIp, Country, Facts, Geo, HandAct, HeaderStyle, KeyBytes, Plans, Priority,
     RequestFacts, Rule, Rules, Settings, Signal, Tokens, WallTime,
@@ -226,19 +228,36 @@ impl Policy {
     }
 
     /// Returns the limit under which a key is counted that was charged under the limit `name`: by
-    /// its exact override, else by the same numbers, else, if those were an override's, by the
-    /// rule's own. The usage has moved there, or will.
+    /// its override, else by the same numbers, else, if those were an override's, by the rule's
+    /// own; each on the same day of the month. The usage has moved there, or will. A pattern is
+    /// compared with what the key holds, which is no secret.
     pub fn limit_of(&self, name: &str, key: Key<'_>, unix_nanos: u64) -> Option<&Limit> {
         let (rule, numbers) = name.split_once('=').unwrap_or((name, ""));
         let rule = self.rule(rule)?;
-        if let Some(variant) = rule.variants.exact_of_key(key, unix_nanos) {
-            return Some(&variant.limit);
+        let day = numbers.rfind('@').map_or("", |at| &numbers[at..]);
+        let on_day = |first: usize| {
+            let days = rule.limits().skip(first).take(MonthDay::all().count());
+            days.min_by_key(|limit| !limit.name.ends_with(day))
+        };
+        let facts = Facts::default();
+        let ask = KeyAsk {
+            key,
+            parts: &rule.key,
+            request: &RequestFacts::new(&facts),
+            around: Around {
+                matcher: &rule.matcher,
+                ipv6_prefix: self.client_ip.ipv6_prefix,
+            },
+            unix_nanos,
+        };
+        if let Some((Allowance::Variant(first), _)) = rule.variants.overrides.find(&ask) {
+            return on_day(first as usize + 1); // behind the rule's own
         }
         // A plan that is gone has a letter in its name, and no `/`.
         let has_letter = numbers.contains(|letter: char| letter.is_ascii_alphabetic());
         let is_override = !has_letter || numbers.contains('/');
         let same = rule.limits().find(|limit| &*limit.name == name);
-        same.or_else(|| is_override.then_some(&rule.limit))
+        same.or_else(|| on_day(0).filter(|_| is_override))
     }
 
     /// Returns the rule with that name.
