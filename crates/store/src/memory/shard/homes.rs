@@ -81,12 +81,18 @@ impl Shard {
         self.note_home(limit, ask);
     }
 
-    /// Returns the tables in which a key is, for a charge that was made by these numbers.
+    /// Returns the tables in which a key is, for a charge that was made by these numbers. Moves
+    /// its usage here first, unless a newer policy has moved it away.
     pub(in crate::memory) fn at_home(
         &mut self,
         limit: &Limit,
         ask: &TableAsk<'_>,
     ) -> Option<&mut dyn AnyTables> {
+        let left = self.left_elsewhere(limit, ask);
+        let tables = left.first().and_then(|(home, _)| self.tables(home.index()));
+        if tables.is_some_and(|tables| tables.version() <= limit.version) {
+            self.move_here(limit, ask);
+        }
         match self.left_elsewhere(limit, ask).first() {
             Some((home, _)) => self.tables(home.index()),
             None => self.known(limit, ask.now),
