@@ -234,7 +234,9 @@ fn original<'a>(parts: &'a Parts, behind: &'a str) -> Result<Original<'a>, Probl
 
 /// Returns the value of a header that may occur once, or several times with the same value.
 fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<Cow<'a, str>>, Problem> {
-    let mut values = headers.get_all(name).iter();
+    // Compared, because a look-up hashes the text.
+    let named = headers.iter().filter(|(own, _)| own.as_str() == name);
+    let mut values = named.map(|(_, value)| value);
     let Some(first) = values.next() else {
         return Ok(None);
     };
