@@ -92,7 +92,11 @@ impl Observers {
         let decided_at = answer.decided_at();
         let took = now.since(decided_at);
         let metrics = &self.metrics;
-        metrics.record(protocol, path, answer, took, |outcome| {
+        let watch = self.watchers.noting(answer, |denial, limit| {
+            let reveal = self.key_reveal(answer.policy().settings.reveal_keys);
+            self.denial_log.log(answer, request, denial, limit, reveal);
+        });
+        metrics.record(protocol, path, answer, took, watch, |outcome| {
             let Some(terms) = outcome.rule.limit.algorithm.bans() else {
                 return;
             };
@@ -103,10 +107,6 @@ impl Observers {
         });
         self.alerts.note(answer);
         self.countries.note(answer);
-        self.watchers.note_and_log(answer, |denial, limit| {
-            let reveal = self.key_reveal(answer.policy().settings.reveal_keys);
-            self.denial_log.log(answer, request, denial, limit, reveal);
-        });
     }
 
     /// Returns how keys are shown.

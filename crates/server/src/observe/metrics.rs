@@ -247,13 +247,15 @@ impl Metrics {
         }
     }
 
-    /// Counts a decided request; `banned` receives each decision with which a ban began.
+    /// Counts a decided request; `each` receives its outcomes, and `banned` those with which a ban
+    /// began.
     pub(crate) fn record(
         &self,
         protocol: Protocol,
         path: DecisionPath,
         answer: &Answer,
         took: Nanos,
+        each: impl Fn(&Outcome<'_>),
         banned: impl Fn(&Outcome<'_>),
     ) {
         let result = RequestResult::of(answer);
@@ -266,6 +268,7 @@ impl Metrics {
         let row = |rule: &Rule| by_limit::of(&rows, rule.limit.id);
         let (mut is_limited, mut waits) = (false, false);
         for outcome in answer.outcomes() {
+            each(&outcome);
             is_limited = true;
             waits |= matches!(outcome.decision.verdict, Verdict::AllowAfter(_));
             if let Some(row) = row(outcome.rule)

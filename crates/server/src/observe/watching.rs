@@ -59,24 +59,29 @@ impl Watchers {
 
     /// Notes the decisions of an answer.
     pub fn note(&self, answer: &Answer) {
-        self.note_and_log(answer, |_, _| ());
+        let note = self.noting(answer, |_, _| ());
+        answer.outcomes().for_each(|outcome| note(&outcome));
     }
 
-    /// Notes the decisions of an answer; `log` receives the denials, and those of soft limits.
-    pub(crate) fn note_and_log(&self, answer: &Answer, log: impl Fn(LoggedDenial<'_>, &LimitLog)) {
-        let at = answer.decided_at();
-        let refusing = if answer.allowed() {
-            0
-        } else {
-            answer.outcomes().filter(Outcome::refuses).count()
-        };
-        for outcome in answer.outcomes().filter(|outcome| outcome.is_asked) {
+    /// Returns the function that notes each decision of an answer; `log` receives the denials, and
+    /// those of soft limits.
+    pub(crate) fn noting(
+        &self,
+        answer: &Answer,
+        log: impl Fn(LoggedDenial<'_>, &LimitLog),
+    ) -> impl Fn(&Outcome<'_>) {
+        let refused = answer.outcomes().filter(Outcome::refuses);
+        let refusing = if answer.allowed() { 0 } else { refused.count() };
+        move |outcome| {
+            if !outcome.is_asked {
+                return;
+            }
             let hash = self.hasher.hash_one(outcome.key.as_bytes());
             // No other limit refuses, so that the number of this one decides.
             if refusing == usize::from(outcome.refuses()) {
-                self.recorder.note(&outcome, hash, at);
+                self.recorder.note(outcome, hash, answer.decided_at());
             }
-            self.top_keys.note(answer, &outcome, hash, &log);
+            self.top_keys.note(answer, outcome, hash, &log);
         }
     }
 
