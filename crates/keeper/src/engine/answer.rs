@@ -235,7 +235,6 @@ impl Answer {
                 mode,
                 is_alternative,
                 headroom: headroom.map_or(Permits::ZERO, |headroom| headroom.cost),
-                is_charged: self.makes(at),
                 outage,
             })
         });
@@ -262,7 +261,6 @@ impl Answer {
                 mode: Some(mode),
                 is_alternative: false,
                 headroom: Permits::ZERO,
-                is_charged: false,
                 outage: None,
             })
         });

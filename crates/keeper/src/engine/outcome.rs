@@ -27,10 +27,6 @@ use crate::LimitReport;
 /// # Ok::<(), ratekeeper::OpenError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own about one decision"
-)]
 pub struct Outcome<'a> {
     /// The limit.
     pub rule: &'a Rule,
@@ -59,8 +55,6 @@ pub struct Outcome<'a> {
     pub(crate) is_alternative: bool,
     /// The room that the request must leave to requests with priority.
     pub headroom: Permits,
-    /// See [`is_charged`](Self::is_charged).
-    pub(crate) is_charged: bool,
     /// Its choice for an outage, by which it decided without the store; `None` if the store
     /// decided.
     pub outage: Option<Outage>,
@@ -113,11 +107,6 @@ impl<'a> Outcome<'a> {
     fn denies(&self) -> bool {
         let is_covered = self.covered_by.is_some() || self.is_alternative;
         !self.decision.verdict.allows() && !is_covered
-    }
-
-    /// Returns true if the limit was charged, provided that the request was admitted.
-    pub fn is_charged(&self) -> bool {
-        self.is_charged
     }
 
     /// Returns the permits that remain for requests of this kind: without those that are kept for

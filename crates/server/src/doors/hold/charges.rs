@@ -53,7 +53,8 @@ pub(super) fn take_back(store: &AnyStore, answer: &Answer, now: Time) -> bool {
 /// charges. Values that were counted stay counted, because a later request may have passed by them.
 pub(super) fn unpromised(answer: &Answer) -> Vec<Settled<'_>> {
     let plain = answer.outcomes().filter(|outcome| !promises(outcome));
-    let charged = plain.filter(|it| it.is_charged() && it.rule.distinct.is_none());
+    let plain = plain.filter(|it| it.is_asked && it.rule.distinct.is_none());
+    let charged = plain.filter(|it| it.decision.verdict.allows());
     let unused = charged.filter_map(|outcome| {
         Some(Settled {
             charge: charge(&outcome)?,
