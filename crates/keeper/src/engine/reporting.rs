@@ -132,7 +132,7 @@ impl<S: Store, C: Clock> Keeper<S, C> {
         scope: Scope<'_>,
         nonce: impl FnOnce() -> Option<LeaseId>,
     ) -> Result<Box<Answer>, StoreError> {
-        let mut answer = Box::new(self.unasked());
+        let mut answer = Box::write(Box::new_uninit(), self.unasked()); // not moved there
         self.check_into(&mut answer, facts, scope).await?;
         self.await_report(&mut answer, nonce).await;
         Ok(answer)
