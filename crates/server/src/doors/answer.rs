@@ -113,11 +113,9 @@ fn push_allowed(json: &mut Vec<u8>, answer: &Answer) {
         if let Some(refused) = answer.refused_by() {
             push(json, ",\"limit\":");
             push_text(json, &refused.rule.limit.name);
-        }
-        if let Some(wait) = answer.retry_after() {
-            push_count(json, ",\"retry_after_ms\":", wait.as_millis_ceil());
-        }
-        if let Some(refused) = answer.refused_by() {
+            if let Some(wait) = refused.decision.verdict.retry_after() {
+                push_count(json, ",\"retry_after_ms\":", wait.as_millis_ceil());
+            }
             push_reason(json, &refused);
         }
     }
@@ -209,7 +207,8 @@ fn push_key(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     push_list(json, outcome.key.parts(), |json, value| {
         json.push(b'"');
         if let Some(part) = parts.next() {
-            let _ = write!(Escaping(json), "{part}="); // a vector takes everything
+            let _ = write!(Escaping(json), "{part}"); // a vector takes everything
+            json.push(b'=');
         }
         push_escaped(json, &String::from_utf8_lossy(value));
         json.push(b'"');
