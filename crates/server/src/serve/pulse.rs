@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 /// How often a connection is checked.
 pub(crate) const TICK: Duration = Duration::from_secs(5);
 /// Maximum number of requests of a connection between two looks at the other sockets of its thread.
-const TURN: u32 = 8;
+const TURN: u32 = 64;
 /// A request in flight may be stuck in one direction for 75 s.
 const STUCK_TICKS: u32 = 15;
 
