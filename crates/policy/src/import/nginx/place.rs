@@ -304,7 +304,9 @@ impl Walk<'_> {
                     let above = beside.iter().filter(is_above).chain(above);
                     let above: Vec<_> = above.cloned().collect();
                     self.place(called, path, &in_force, location);
-                    self.locations(block, &in_force, &above);
+                    if !is_internal(block) {
+                        self.locations(block, &in_force, &above);
+                    }
                 }
                 None if in_force != *around || block.iter().any(super::has_limits) => {
                     self.writer.unsupported(&format!(
@@ -357,8 +359,17 @@ fn hides(outer: &PathRange, inner: &PathRange) -> bool {
     }
 }
 
-/// Returns the line and the target of the `proxy_pass` of a block.
+/// Returns true if nginx answers requests of clients for a block by 404.
+fn is_internal(block: &[Directive]) -> bool {
+    named(block, "internal").next().is_some()
+}
+
+/// Returns the line and the target of the `proxy_pass` of a block; `None` if nginx alone sends
+/// requests there.
 pub(super) fn pass(block: &[Directive]) -> Option<(usize, String)> {
+    if is_internal(block) {
+        return None;
+    }
     let found = named(block, "proxy_pass").next()?;
     Some((found.line, found.words.first()?.clone()))
 }

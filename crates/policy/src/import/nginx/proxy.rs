@@ -122,7 +122,7 @@ pub(super) fn write(places: &[NginxPlace], upstreams: &UpstreamBlocks, writer: &
     for place in places.iter().filter(|place| place.pass.is_none()) {
         let called = &place.area.called;
         writer.unsupported(&format!(
-            "{called}: it has no `proxy_pass`; the gateway forwards its requests"
+            "{called}: it has no `proxy_pass` for requests of clients; the gateway forwards them"
         ));
     }
     let mut text = format!("[listen.proxy]\nupstream = {}\n", list(default));

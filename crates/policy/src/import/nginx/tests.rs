@@ -1,5 +1,6 @@
 //! Configurations of nginx, and the policies that they become.
 
+mod gateway;
 mod include;
 mod servers;
 

@@ -40,7 +40,7 @@ fn included_files_are_read_where_they_are_included() {
 [client_ip]
 trusted_proxies = [\"10.0.0.1\"]
 header = \"x-real-ip\"
-# UNSUPPORTED location = /healthz of server of line 19: it has no `proxy_pass`; the gateway forwards its requests
+# UNSUPPORTED location = /healthz of server of line 19: it has no `proxy_pass` for requests of clients; the gateway forwards them
 
 [listen.proxy]
 upstream = [\"http://10.0.0.1\"]
