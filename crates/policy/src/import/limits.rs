@@ -81,11 +81,13 @@ impl Writer {
         }
     }
 
-    /// Writes a table of the policy.
-    pub(super) fn table(&mut self, called: &str, body: &str) {
+    /// Writes a table of the policy if the language accepts it behind those `before`, to which it
+    /// is added.
+    pub(super) fn table(&mut self, called: &str, before: &mut String, body: &str) {
         self.imported.text.push('\n');
-        if self.accepts(called, PROBE, body) {
+        if self.accepts(called, &format!("{PROBE}{before}"), body) {
             self.imported.text.push_str(body);
+            before.push_str(body);
         }
     }
 
@@ -123,21 +125,18 @@ impl Writer {
 
     /// Returns a free name, made from the original name of the limit.
     fn name(&self, called: &str) -> String {
-        let slug = slug(called);
-        let mut name = slug.clone();
+        let mut name = slug(called, "");
         let mut number = 2_u32;
         while self.names.contains(&name) {
-            let end = format!("-{number}");
-            let kept = slug.len().min(MAX_NAME - end.len());
-            name = format!("{}{end}", slug[..kept].trim_end_matches('-'));
+            name = slug(called, &format!("-{number}"));
             number += 1;
         }
         name
     }
 }
 
-/// Returns a name in the characters of names, made from another one.
-pub(super) fn slug(called: &str) -> String {
+/// Returns a name in the characters of names with this end, made from another one.
+pub(super) fn slug(called: &str, end: &str) -> String {
     let mut slug = String::new();
     for c in called.chars().map(|c| c.to_ascii_lowercase()) {
         if c.is_ascii_lowercase() || c.is_ascii_digit() {
@@ -146,9 +145,10 @@ pub(super) fn slug(called: &str) -> String {
             slug.push('-');
         }
     }
-    slug.truncate(MAX_NAME);
+    slug.truncate(MAX_NAME - end.len());
     let slug = slug.trim_end_matches('-');
-    if slug.is_empty() { "limit" } else { slug }.to_owned()
+    let slug = if slug.is_empty() { "limit" } else { slug };
+    format!("{slug}{end}")
 }
 
 fn body(name: &str, draft: &ImportedLimit) -> String {

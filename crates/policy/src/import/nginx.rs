@@ -305,7 +305,7 @@ fn client_ip(http: &[Directive], servers: &[&Directive], writer: &mut Writer) {
     let proxies = list(&proxies);
     let header = quoted(&header);
     let body = format!("[client_ip]\ntrusted_proxies = {proxies}\nheader = {header}\n");
-    writer.table("set_real_ip_from", &body);
+    writer.table("set_real_ip_from", &mut String::new(), &body);
 }
 
 /// The limits of all places; places with the same use of a zone share one.

@@ -7,7 +7,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
-use std::fmt::Write as _;
 
 use super::directive::Directive;
 use super::place::NginxPlace;
@@ -125,7 +124,9 @@ pub(super) fn write(places: &[NginxPlace], upstreams: &UpstreamBlocks, writer: &
             "{called}: it has no `proxy_pass` for requests of clients; the gateway forwards them"
         ));
     }
-    let mut text = format!("[listen.proxy]\nupstream = {}\n", list(default));
+    let mut tables = String::new();
+    let table = format!("[listen.proxy]\nupstream = {}\n", list(default));
+    writer.table("proxy_pass", &mut tables, &table);
     let several: BTreeSet<_> = passed.iter().map(|(_, urls)| urls).collect();
     let routes = if several.len() > 1 {
         passed.len() - 1
@@ -153,14 +154,12 @@ pub(super) fn write(places: &[NginxPlace], upstreams: &UpstreamBlocks, writer: &
             writer.unsupported(&format!("{called}: a policy does not tell its port apart"));
             continue;
         }
-        let name = format!("{}-{}", slug(&place.area.called), number + 1);
+        let name = slug(&place.area.called, &format!("-{}", number + 1));
         let (name, matches) = (quoted(&name), match_table(&place.area.shape.matches()));
         let urls = list(urls);
-        write!(
-            text,
-            "\n[[listen.proxy.route]]\nname = {name}\nmatch = {matches}\nupstream = {urls}\n"
-        )
-        .expect("writing to a string does not fail");
+        let table = format!(
+            "[[listen.proxy.route]]\nname = {name}\nmatch = {matches}\nupstream = {urls}\n"
+        );
+        writer.table(&place.area.called, &mut tables, &table);
     }
-    writer.table("proxy_pass", &text);
 }

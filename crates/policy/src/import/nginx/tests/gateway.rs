@@ -4,6 +4,41 @@ use super::{import, lists};
 
 const APP: &str = "location / { proxy_pass http://10.0.0.1; }";
 
+#[test]
+fn names_of_routes_are_names_of_the_language() {
+    let inner = "location /api/ { proxy_pass http://10.0.0.2; }";
+    let policy = import(&format!(
+        "server {{ server_name shop.example.com; {APP} {inner} }}"
+    ));
+    let name = "name = \"location-api-of-server-shop-example-co-1\"";
+    assert!(policy.contains(name), "{policy}");
+    assert!(!policy.contains("UNSUPPORTED"), "{policy}");
+}
+
+#[test]
+fn a_refused_route_takes_no_other_away() {
+    let servers = |count: usize| {
+        let locations = (0..count)
+            .map(|number| format!("location /{number}/ {{ proxy_pass http://10.0.1.{number}; }}"));
+        format!("server {{ {APP} {} }}", locations.collect::<String>())
+    };
+    let odd =
+        "server { server_name b\u{fc}cher.example; location / { proxy_pass http://10.0.0.3; } }";
+    let policy = import(&format!("{} {odd}", servers(2)));
+    assert!(policy.contains("[listen.proxy]\nupstream = "), "{policy}");
+    assert!(
+        policy.contains("\nmatch = { path = \"/0/**\" }"),
+        "{policy}"
+    );
+    let why = "UNSUPPORTED location / of server b\u{fc}cher.example: not imported: ";
+    assert!(policy.contains(why), "{policy}");
+    // A gateway has 64 routes.
+    let policy = import(&servers(66));
+    let routes = policy.matches("\n[[listen.proxy.route]]").count();
+    assert_eq!(routes, 64, "{policy}");
+    assert_eq!(policy.matches("UNSUPPORTED").count(), 2, "{policy}");
+}
+
 /// nginx answers requests for it by 404, and sends requests of its own to it.
 #[test]
 fn an_internal_location_has_no_route() {
