@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::directive::{Directive, named};
+use super::directive::{Directive, flat, named};
 use super::in_force::InForce;
 use super::server::{default_ports, fallback, http_level, is_default, names, ports};
 use crate::import::areas::{Area, AreaShape, PathRange};
@@ -49,6 +49,7 @@ pub(super) fn places(
         let block = server.inner();
         let in_force = around.within(block, writer);
         let limits = !in_force.uses.is_empty() || block.iter().any(super::has_limits);
+        let is_lost = limits || forwards(block);
         let ports = ports(block);
         let is_first = ports.iter().any(|port| !ports_seen.contains(port));
         ports_seen.extend(ports.iter().cloned());
@@ -64,7 +65,7 @@ pub(super) fn places(
             ports.any(|port| spelled.iter().all(|name| is_new(name, port)))
         });
         if has_names && names.is_empty() {
-            if limits {
+            if is_lost {
                 let why = "not imported: servers before it have its names and ports";
                 server.unsupported(why, writer);
             }
@@ -79,7 +80,7 @@ pub(super) fn places(
             host_names.clone()
         };
         if index != fallback && hosts.is_empty() {
-            if limits {
+            if is_lost {
                 let why = "not imported: it has no name, and is not the default server";
                 server.unsupported(why, writer);
             }
@@ -87,10 +88,10 @@ pub(super) fn places(
         }
         let is_seen = |name: &&String| spellings(name).iter().any(|name| seen.contains_key(name));
         let mut seen_before = names.iter().filter(is_seen);
-        if let Some(name) = seen_before.next().filter(|_| limits) {
+        if let Some(name) = seen_before.next().filter(|_| is_lost) {
             writer.unsupported(&format!(
-                "line {}: server {name}: another server has this name at another port, and the \
-                 limits of both apply: a policy does not tell ports apart",
+                "line {}: server {name}: another server has this name at another port or address, \
+                 and the limits and routes of both apply: a policy does not tell them apart",
                 server.line
             ));
         }
@@ -362,6 +363,11 @@ fn hides(outer: &PathRange, inner: &PathRange) -> bool {
 /// Returns true if nginx answers requests of clients for a block by 404.
 fn is_internal(block: &[Directive]) -> bool {
     named(block, "internal").next().is_some()
+}
+
+/// Returns true if a block, or one within it, forwards requests.
+fn forwards(block: &[Directive]) -> bool {
+    flat(block).iter().any(|it| it.name == "proxy_pass")
 }
 
 /// Returns the line and the target of the `proxy_pass` of a block; `None` if nginx alone sends

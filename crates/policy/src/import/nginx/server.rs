@@ -55,22 +55,25 @@ fn only_returns(server: &Directive) -> bool {
     server.answers() && server.inner().iter().all(is_known)
 }
 
-/// Returns the ports of a server; the path of a socket stands for one.
+/// Returns the ports of a server, each with its address if it is one of several; a range of ports
+/// and the path of a socket stand for one.
 pub(super) fn ports(block: &[Directive]) -> Vec<String> {
     let mut ports = Vec::new();
     for listen in named(block, "listen") {
         let address = listen.words.first().map_or("", String::as_str);
-        let end = address.rsplit(':').next().unwrap_or(address);
-        let is_number = !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit());
-        let port = if address.starts_with("unix:") {
-            address
-        } else if is_number {
-            end
+        let (host, end) = address.rsplit_once(':').unwrap_or(("", address));
+        let is_port = !end.is_empty() && end.bytes().all(|it| it.is_ascii_digit() || it == b'-');
+        let (host, end) = if is_port {
+            (host, end)
         } else {
-            DEFAULT_PORT
+            (address, DEFAULT_PORT)
         };
-        if !ports.iter().any(|known| known == port) {
-            ports.push(port.to_owned());
+        let port = match host {
+            "" | "*" | "0.0.0.0" | "[::]" => end.to_owned(),
+            host => format!("{host}:{end}"),
+        };
+        if !ports.contains(&port) {
+            ports.push(port);
         }
     }
     if ports.is_empty() {

@@ -61,3 +61,44 @@ fn an_internal_location_has_no_route() {
     let policy = import(&format!("server {{ {protected} }}"));
     assert!(!policy.contains("[listen.proxy]"), "{policy}");
 }
+
+#[test]
+fn servers_of_another_address_or_port_are_not_lost() {
+    let server = |listen: &str, name: &str, number: u8| {
+        format!(
+            "server {{ listen {listen}; {name} \
+             location / {{ proxy_pass http://10.0.0.{number}; }} }}"
+        )
+    };
+    let named = "server_name a.example;";
+    for (first, second, why) in [
+        (
+            "203.0.113.1:80",
+            "10.0.0.1:80",
+            "at another port or address",
+        ),
+        ("8080-8085", "80", "at another port or address"),
+        ("10.0.0.1", "80", "at another port or address"),
+        (
+            "80",
+            "0.0.0.0:80",
+            "servers before it have its names and ports",
+        ),
+        ("80", "*:80", "servers before it have its names and ports"),
+        (
+            "[::]:80",
+            "80",
+            "servers before it have its names and ports",
+        ),
+        ("unix:/run/a", "unix:/run/b", "at another port or address"),
+    ] {
+        lists(
+            &format!("{} {}", server(first, named, 1), server(second, named, 2)),
+            &[why],
+        );
+    }
+    lists(
+        &format!("{} {}", server("80", "", 1), server("8080", "", 2)),
+        &["it has no name, and is not the default server"],
+    );
+}
