@@ -47,31 +47,9 @@ without its further settings; leave it out to stay behind nginx.
 Paths are compared in any spelling and in any case (docs/guide/matching.md), and limits of one
 request are charged all together or none at all. Counters begin afresh.";
 
-/// Directives about limits that have no counterpart, and the reason.
-const UNSUPPORTED: [(&str, &str); 5] = [
-    (
-        "limit_rate limit_rate_after proxy_limit_rate proxy_download_rate proxy_upload_rate",
-        "bandwidth is not limited here",
-    ),
-    ("limit_zone", "nginx has it no more; write limit_conn_zone"),
-    (
-        "limit_req_log_level limit_conn_log_level",
-        "refusals are logged by `log_denials`, without levels",
-    ),
-    ("auth_delay", "answers to wrong passwords are not held back"),
-    (
-        "grpc_pass",
-        "its receiver is not imported: write it with h2c:// as `upstream` in [listen.proxy]",
-    ),
-];
-
 /// Why the PROXY protocol is not imported.
 const PROXY_PROTOCOL: &str = "not imported: write `proxy_protocol = true` in [listen.proxy], and \
                               the balancers in `trusted_proxies` of [client_ip]";
-
-/// Directives that are read where they hold, and one that limits no rate.
-const OF_LIMITS: &str = "limit_req limit_conn limit_req_status limit_conn_status \
-    limit_req_dry_run limit_conn_dry_run limit_except";
 
 /// Converts the limits of a configuration of nginx to native limits.
 ///
@@ -166,8 +144,13 @@ impl Zones {
 
     /// Collects the zones, and reports directives about limits that have no counterpart.
     fn read(&mut self, directives: &[Directive], writer: &mut Writer) {
+        let forwards = place::forwards(directives);
+        let limits = directives.iter().any(has_limits);
+        let mut seen = HashSet::new();
         for directive in directives {
             let name = directive.name.as_str();
+            let pass = place::pass(directive.inner()).map(|(_, target)| target);
+            let mut words = directive.words.iter();
             match name {
                 "limit_req_zone" | "limit_conn_zone" => match SharedZone::read(directive) {
                     Ok(zone) => {
@@ -197,13 +180,18 @@ impl Zones {
                     continue;
                 }
                 "upstream" => self.upstreams.read(directive),
-                "if" | "limit_except" => {
-                    if let Some((_, target)) = place::pass(directive.inner()) {
-                        let why = format!(
-                            "its proxy_pass {target} is not imported: write a `[[listen.proxy.route]]`"
-                        );
-                        directive.unsupported(&why, writer);
-                    }
+                "if" | "limit_except" if pass.is_some() => {
+                    let target = pass.unwrap_or_default();
+                    let why = format!(
+                        "its proxy_pass {target} is not imported: write a `[[listen.proxy.route]]`"
+                    );
+                    directive.unsupported(&why, writer);
+                }
+                // Reported as places.
+                "location" if pass.is_some() || place::path_of(directive).is_some() => {}
+                "error_page" if limits && words.any(|it| it == "503" || it == "429") => {
+                    let why = "answers to refused requests are those of `status` and `response`";
+                    directive.unsupported(why, writer);
                 }
                 "stream" | "mail" => {
                     if has_limits(directive) {
@@ -220,12 +208,13 @@ impl Zones {
                     directive.unsupported(why, writer);
                 }
                 _ => {
-                    let mut unsupported = UNSUPPORTED.iter();
-                    let known = unsupported.find(|(names, _)| directive.is_one_of(names));
-                    if let Some((_, why)) = known {
+                    if let Some(why) = form::lost(directive) {
                         directive.unsupported(why, writer);
-                    } else if name.starts_with("limit_") && !directive.is_one_of(OF_LIMITS) {
-                        directive.unsupported("nginx itself has no such directive", writer);
+                    } else if forwards
+                        && !form::is_setting(directive)
+                        && (seen.insert(name) || directive.block.is_some())
+                    {
+                        directive.unsupported("the gateway does without it", writer);
                     }
                 }
             }

@@ -135,7 +135,7 @@ pub(super) fn places(
 /// Reports directives beside `http` that are not read.
 fn report_strays(directives: &[Directive], writer: &mut Writer) {
     for directive in directives {
-        if directive.is_one_of(super::OF_LIMITS) || directive.is_one_of(STRAYS) {
+        if directive.is_one_of(super::form::OF_LIMITS) || directive.is_one_of(STRAYS) {
             let why = "not imported: it is beside `http`; put it in place of the `include` of its \
                        file, or import the output of `nginx -T`";
             directive.unsupported(why, writer);
@@ -334,7 +334,7 @@ impl Walk<'_> {
 }
 
 /// Returns the paths of a location; `None` if they have no counterpart.
-fn path_of(location: &Directive) -> Option<PathRange> {
+pub(super) fn path_of(location: &Directive) -> Option<PathRange> {
     let words: Vec<_> = location.words.iter().map(String::as_str).collect();
     let path = match words[..] {
         ["=", path] => PathRange::Exact(path.to_owned()),
@@ -366,7 +366,7 @@ fn is_internal(block: &[Directive]) -> bool {
 }
 
 /// Returns true if a block, or one within it, forwards requests.
-fn forwards(block: &[Directive]) -> bool {
+pub(super) fn forwards(block: &[Directive]) -> bool {
     flat(block).iter().any(|it| it.name == "proxy_pass")
 }
 

@@ -1,6 +1,6 @@
 //! What a gateway in place of nginx would serve otherwise.
 
-use super::{import, lists};
+use super::{ZONES, import, lists};
 
 const APP: &str = "location / { proxy_pass http://10.0.0.1; }";
 
@@ -54,12 +54,76 @@ fn an_internal_location_has_no_route() {
         lists(
             &text,
             &[
+                "line 1: internal: the gateway does without it",
                 "it has no `proxy_pass` for requests of clients; the gateway forwards them",
             ],
         );
     }
     let policy = import(&format!("server {{ {protected} }}"));
     assert!(!policy.contains("[listen.proxy]"), "{policy}");
+}
+
+#[test]
+fn what_a_gateway_does_without_is_listed() {
+    for (word, name) in [
+        ("rewrite ^/b/(.*)$ /$1 break;", "rewrite"),
+        ("rewrite ^/old /new last;", "rewrite"),
+        ("if ($http_x_bad) { return 403; }", "if"),
+        ("limit_except GET { deny all; }", "limit_except"),
+        ("allow 10.0.0.0/8; deny all; deny 10.0.0.1;", "deny"),
+        ("auth_basic staff;", "auth_basic"),
+        ("auth_request /auth;", "auth_request"),
+        ("error_page 502 /down.html;", "error_page"),
+        (
+            "add_header Strict-Transport-Security max-age=1;",
+            "add_header",
+        ),
+        ("set $limit_rate 100k;", "set"),
+        ("secure_link $arg_md5;", "secure_link"),
+    ] {
+        let line = format!("{name}: the gateway does without it");
+        let line = if name == "set" {
+            "set: bandwidth"
+        } else {
+            &line[..]
+        };
+        for text in [
+            format!("http {{ server {{ location / {{ proxy_pass http://10.0.0.1; {word} }} }} }}"),
+            format!("http {{ server {{ {word} {APP} }} }}"),
+        ] {
+            let policy = import(&text);
+            assert_eq!(policy.matches(line).count(), 1, "{text}\n{policy}");
+        }
+        // nginx keeps its work where no gateway takes its place.
+        let policy = import(&format!("{ZONES} server {{ location / {{ {word} }} }}"));
+        assert!(!policy.contains("the gateway"), "{policy}");
+    }
+    let policy = import(
+        "user www; worker_processes 2; events { worker_connections 9; }
+         http { include mime.types; sendfile on; access_log off; gzip on; client_max_body_size 1m;
+           server { listen 80; server_name a.example; root /srv; ssl_certificate a.pem; http2 on;
+             location / { proxy_pass http://10.0.0.1; proxy_set_header Host $host; } } }",
+    );
+    assert!(!policy.contains("UNSUPPORTED"), "{policy}");
+}
+
+#[test]
+fn answers_to_refused_requests_are_listed() {
+    let limited = "location / { limit_req zone=login; }";
+    for page in [
+        "error_page 503 =429 /429.html;",
+        "error_page 500 503 = @slow; location @slow { return 429; }",
+        "limit_req_status 429; error_page 429 @slow;",
+    ] {
+        let why = "error_page: answers to refused requests are those of `status` and `response`";
+        lists(&format!("{ZONES} server {{ {page} {limited} }}"), &[why]);
+        let policy = import(&format!("{ZONES} server {{ {page} }}"));
+        assert!(!policy.contains(why), "{policy}");
+    }
+    let policy = import(&format!(
+        "{ZONES} server {{ error_page 404 /404.html; {limited} }}"
+    ));
+    assert!(!policy.contains("error_page"), "{policy}");
 }
 
 #[test]
@@ -101,4 +165,19 @@ fn servers_of_another_address_or_port_are_not_lost() {
         &format!("{} {}", server("80", "", 1), server("8080", "", 2)),
         &["it has no name, and is not the default server"],
     );
+}
+
+#[test]
+fn limits_in_lua_and_of_a_variable_are_listed() {
+    lists(
+        "server { access_by_lua_block { return 1 } rewrite_by_lua_file /srv/a.lua;
+           location / { set $limit_rate 100k; if ($slow) { set $limit_rate 4k; } } }",
+        &[
+            "line 1: access_by_lua_block: not imported, with the limits that it may have",
+            "line 1: rewrite_by_lua_file: not imported",
+            "line 2: set: bandwidth is not limited here",
+        ],
+    );
+    let policy = import("server { set $limit_rate_of_mine 1; }");
+    assert_eq!(policy, "");
 }
