@@ -7,7 +7,7 @@ pub(super) mod visitors;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ratekeeper_core::Algorithm as _;
+use ratekeeper_core::{Algorithm as _, Outage};
 
 use super::limit::refusal::Responses;
 use super::limit::{alert, ban, cost, scope};
@@ -143,6 +143,9 @@ fn alike(strict: &Draft<'_>, loose: &Draft<'_>) -> bool {
     let is_constant = !strict.is_replaced && !loose.is_replaced && a.percent.is_none();
     // A gateway sends requests to a route in place of refusing them, and charges the others.
     let refuses = a.mode == RuleMode::Enforce && a.on_limit.is_none();
+    // While a store fails, one limit may let pass what the other refuses.
+    let [own, other] = [a, b].map(|rule| rule.limit.outage);
+    let is_kept = own == other || own == Outage::Deny || other == Outage::Allow;
     is_plain
         && is_final
         && is_constant
@@ -154,6 +157,7 @@ fn alike(strict: &Draft<'_>, loose: &Draft<'_>) -> bool {
         && a.missing_key == b.missing_key
         && (a.active.is_none() || a.active == b.active)
         && refuses
+        && is_kept
         && b.mode != RuleMode::Off
         && strict.denials == loose.denials
         && same_exemptions(strict, loose)

@@ -37,6 +37,23 @@ fn a_limit_that_sends_requests_to_a_route_makes_none_needless() {
 }
 
 #[test]
+fn a_limit_that_lets_pass_while_the_store_fails_makes_none_needless() {
+    let limit =
+        |number: u32, outage| format!("limit = \"{number}/1m\"\non_store_error = \"{outage}\"");
+    for (strict, loose, count) in [
+        ("allow", "local", 0),
+        ("allow", "deny", 0),
+        ("local", "deny", 0),
+        ("local", "allow", 1),
+        ("deny", "local", 1),
+        ("allow", "allow", 1),
+    ] {
+        let (_, found) = needless(&limit(10, strict), &limit(11, loose));
+        assert_eq!(found.len(), count, "{strict} {loose}: {found:?}");
+    }
+}
+
+#[test]
 fn the_looser_limit_is_found() {
     for (first, second, name) in [
         ("limit = \"10/1m\"", "limit = \"20000/day\"", None),
