@@ -280,6 +280,18 @@ fn errors_have_the_line_and_the_column_of_the_toml_file() {
         help.contains("set = \""),
         "the help names the field: {help}"
     );
+    for (found, expected) in [
+        (read("limit,key,set\ntwo,acme,5/1m"), "write attr:user=acme"),
+        (
+            read_toml(&table(
+                "limit = \"two\"\nkey = { ip = \"1.2.3.4\" }\nset = \"5/1m\"",
+            )),
+            "write key = { \"attr:user\" = \"1.2.3.4\" }",
+        ),
+    ] {
+        let help = found.unwrap_err()[0].help.clone();
+        assert_eq!(help.as_deref(), Some(expected));
+    }
 }
 
 #[test]

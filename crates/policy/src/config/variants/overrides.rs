@@ -239,7 +239,11 @@ fn key_of(draft: &Draft<'_>, text: &OverrideText<'_>, ipv6_prefix: u8) -> Option
                 let help = "write the numbers into the limit itself".to_owned();
                 ("all requests share one counter".to_owned(), help)
             } else {
-                let help = format!("write key = {{ \"{}\" = \"{value}\" }}", parts[0]);
+                let part = &parts[0];
+                let help = match value.value {
+                    "" => format!("write {part}={name}"), // a cell
+                    value => format!("write key = {{ \"{part}\" = \"{value}\" }}"),
+                };
                 (format!("its key is {}", in_backticks(parts)), help)
             };
             error(codes::OVERRIDE, name.at, message, label).help(help);
