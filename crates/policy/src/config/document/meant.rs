@@ -18,7 +18,7 @@ use crate::model::keys::key_part::PLAIN;
 use crate::nginx_part::nginx_part;
 
 /// Signs of a regular expression, which are text in a path.
-const SIGNS: [&str; 7] = [".*", ".+", "\\", "(?", "([", "[0-9", "[^/"];
+const SIGNS: [&str; 8] = [".*", ".+", "\\", "|", "(?", "([", "[0-9", "[^/"];
 
 /// Returns the quota that was meant, if the default algorithm can count it.
 pub(crate) fn quota(text: &str) -> Option<String> {
@@ -77,7 +77,8 @@ pub(crate) fn value(value: &str) -> Option<String> {
         .and_then(|it| it.strip_prefix('/'))
         .filter(|inner| !inner.is_empty() && !inner.contains('/'));
     let is_regex = flagged.is_some() || value.starts_with(['^', '~']) || value.ends_with(".*");
-    let mut signs = SIGNS.iter().filter(|sign| **sign != "\\"); // a file of Windows has it
+    // A file of Windows has the one, a list the other.
+    let mut signs = SIGNS.iter().filter(|sign| !["\\", "|"].contains(sign));
     if !is_regex && !signs.any(|sign| value.contains(sign)) {
         return None;
     }

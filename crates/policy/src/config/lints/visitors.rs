@@ -16,7 +16,10 @@ use crate::{
 };
 
 /// Headers with another value in each request, or with any: no key by them is ever refused.
-const OF_REQUESTS: [&str; 10] = [
+const OF_REQUESTS: [&str; 13] = [
+    "cf-ray",
+    "x-trace-id",
+    "sec-websocket-key",
     "x-request-id",
     "x-correlation-id",
     "request-id",
