@@ -252,7 +252,11 @@ pub(super) fn state_of(item: &Item, bytes: &[u8], now: UnixMicros) -> Result<Any
 
 fn foreign(item: &Item) -> Trouble {
     let name = String::from_utf8_lossy(&item.name);
-    Trouble::Foreign(format!("the value of `{name}` is not a state of its limit"))
+    // The subject, between braces, may be an address that no log may have.
+    let end = name.rsplit('}').next().unwrap_or_default();
+    Trouble::Foreign(format!(
+        "a value of `{{..}}{end}` is not a state of its limit"
+    ))
 }
 
 /// The time and the values that a script found.
