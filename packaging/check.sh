@@ -51,7 +51,8 @@ done < "$out/SHA256SUMS"
 tar --extract --file "$out"/ratekeeper-*-"$cpu"-linux.tar.gz --directory="$work" --strip-components=1 --one-top-level=archive
 refuses "$work/archive" 65534:65534 /ratekeeper /ratekeeper.toml
 for file in completions/ratekeeper.bash completions/_ratekeeper completions/ratekeeper.fish \
-    completions/_ratekeeper.ps1 man/ratekeeper-run.1 sbom.cdx.json THIRD-PARTY.txt LICENSE-MIT \
+    completions/_ratekeeper.ps1 man/ratekeeper-run.1 man/ratekeeper-bans-add.1 \
+    sbom.cdx.json THIRD-PARTY.txt LICENSE-MIT \
     examples/monitoring/{ratekeeper.rules.yml,grafana.json} docs/guide/dashboard/light.png; do
     [[ -s $work/archive/$file ]] || { echo "the archive has no $file"; exit 1; }
 done

@@ -1,11 +1,9 @@
 //! `package`: completions and man pages, for those who make packages.
 
-use std::fs;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, ValueEnum as _};
-use clap_complete::{Shell, generate_to};
-use clap_mangen::Man;
+use clap_complete::Shell;
 
 use crate::{Cli, Exit, Failure, Output, Result};
 
@@ -30,16 +28,10 @@ impl PackageArgs {
         };
         let mut command = Cli::command();
         for shell in Shell::value_variants() {
-            generate_to(*shell, &mut command, "ratekeeper", directory).map_err(failed)?;
+            clap_complete::generate_to(*shell, &mut command, "ratekeeper", directory)
+                .map_err(failed)?;
         }
-        command.build();
-        let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
-        let pages = std::iter::once(&command).chain(verbs);
-        for page in pages.cloned().map(Man::new) {
-            let name = page.get_filename();
-            let mut file = fs::File::create(directory.join(name)).map_err(failed)?;
-            page.render(&mut file).map_err(failed)?;
-        }
+        clap_mangen::generate_to(command, directory).map_err(failed)?;
         output.line(format!("written to {}", directory.display()))?;
         Ok(Exit::Done)
     }
