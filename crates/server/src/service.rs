@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::addresses::DoorListener;
 use crate::admin::Streams;
-use crate::background::exports::Exports;
+use crate::background::exports::receivers;
 use crate::background::memory::{self, StoreBudget};
 use crate::capacity::Capacity;
 use crate::clock::ServiceClock;
@@ -116,7 +116,7 @@ impl Service {
         let doors = doors.bind(&config.sockets, settings.listen.port_use)?;
         let (instance, now) = (doors.addresses().instance(), clock.now());
         let unix_nanos = clock.origin().unix_nanos(now);
-        let (alerts, exports) = Exports::new(config, settings, &instance, unix_nanos)?;
+        let (alerts, otlp) = receivers(config, settings, &instance, unix_nanos)?;
         let proxy = proxy_settings(&config.upstream, settings);
         let proxy = proxy.filter(|_| doors.of(Door::Proxy).is_some());
         let upstreams = proxy.as_ref().map_or(0, |proxy| proxy.addresses().count());
@@ -134,8 +134,8 @@ impl Service {
         let process = &shared.observers.metrics.process;
         let bodies = [&shared.bodies, &shared.responses].map(Arc::clone);
         let _ = process.bodies.set(bodies); // each is set once: it is new
-        if let Some(otlp) = &exports.otlp {
-            let _ = process.otlp.set(otlp.counts());
+        if let Some(otlp) = otlp {
+            let _ = process.otlp.set(Arc::new(otlp));
         }
         if let Some(log) = &config.log {
             let _ = process.log.set(log.clone());
@@ -159,7 +159,6 @@ impl Service {
             },
             shared,
             store_secrets,
-            exports,
             doors,
             capacity,
         };
@@ -255,7 +254,6 @@ impl Drop for Service {
 struct Open {
     shared: Arc<ServiceContext>,
     store_secrets: Option<StoreSecrets>,
-    exports: Exports,
     doors: Doors<DoorListener>,
     capacity: Capacity,
     proxy: Option<Arc<ProxyListener>>,

@@ -17,68 +17,59 @@ use super::start;
 use crate::admin::read_metrics;
 use crate::context::ServiceContext;
 use crate::observe::alerts::Alerts;
-use crate::observe::alerts::webhook;
-use crate::observe::alerts::webhook::{Delivery, Webhook};
+use crate::observe::alerts::webhook::Webhook;
 use crate::observe::otlp::Exporter;
 use crate::{Config, StartError};
 
 /// Maximum time for which a service that stops sends messages that wait.
 const LAST_MESSAGES: Duration = Duration::from_secs(5);
 
-/// Receivers that the policy names.
-#[derive(Debug)]
-pub(crate) struct Exports {
-    /// Messages to the webhook of `[alerts]`.
-    pub(crate) webhook: Option<Delivery>,
-    pub(crate) otlp: Option<Exporter>,
-}
-
 /// Tasks that send messages.
 #[derive(Debug)]
-pub(crate) struct RunningExports {
+pub(crate) struct Exports {
     close: watch::Sender<bool>,
     tasks: Vec<(&'static str, JoinHandle<()>)>,
 }
 
-impl Exports {
-    /// Reads the receivers of a policy, and creates the alerts that go to one. `instance` names this
-    /// process on its machine, and `unix_nanos` is its start.
-    ///
-    /// # Errors
-    /// [`StartError::Alerts`] or [`StartError::Otlp`] if a secret or certificate is missing.
-    pub(crate) fn new(
-        config: &Config,
-        settings: &Settings,
-        instance: &str,
-        unix_nanos: u64,
-    ) -> Result<(Alerts, Self), StartError> {
-        let webhook = settings.alerts.webhook.as_ref();
-        let webhook = webhook.map(|webhook| Webhook::new(webhook, config.home()));
-        let (alerts, webhook) = Alerts::new(&settings.alerts, webhook.transpose()?)?;
-        let otlp = settings.otlp.as_ref();
-        let otlp = otlp.map(|otlp| Exporter::new(otlp, config, instance, unix_nanos));
-        let otlp = otlp.transpose()?;
-        if let Some(events) = &config.events {
-            events.close(); // nothing but an exporter takes them
-        }
-        Ok((alerts, Self { webhook, otlp }))
+/// Reads the receivers of a policy: creates its alerts, which go to one, and its exporter.
+/// `instance` names this process on its machine, and `unix_nanos` is its start.
+///
+/// # Errors
+/// [`StartError::Alerts`] or [`StartError::Otlp`] if a secret or certificate is missing.
+pub(crate) fn receivers(
+    config: &Config,
+    settings: &Settings,
+    instance: &str,
+    unix_nanos: u64,
+) -> Result<(Alerts, Option<Exporter>), StartError> {
+    let webhook = settings.alerts.webhook.as_ref();
+    let webhook = webhook.map(|webhook| Webhook::new(webhook, config.home()));
+    let alerts = Alerts::new(&settings.alerts, webhook.transpose()?)?;
+    let otlp = settings.otlp.as_ref();
+    let otlp = otlp.map(|otlp| Exporter::new(otlp, config, instance, unix_nanos));
+    let otlp = otlp.transpose()?;
+    if let Some(events) = &config.events {
+        events.close(); // nothing but an exporter takes them
     }
+    Ok((alerts, otlp))
+}
 
+impl Exports {
     /// Starts a task for each kind of message.
-    pub(crate) fn start(self, shared: &Arc<ServiceContext>) -> RunningExports {
+    pub(crate) fn start(shared: &Arc<ServiceContext>) -> Self {
         let (close, closes) = watch::channel(false);
+        let observers = &shared.observers;
         let mut tasks = Vec::new();
-        if let Some(delivery) = self.webhook {
-            let (delivery, closes) = (Arc::new(delivery), closes.clone());
+        if let Some(webhook) = observers.alerts.webhook.clone() {
+            let closes = closes.clone();
             let deliver = move |shared: Arc<ServiceContext>| {
                 let now = move || shared.unix_seconds();
-                webhook::deliver(now, Arc::clone(&delivery), closes.clone())
+                Arc::clone(&webhook).deliver_all(now, closes.clone())
             };
             tasks.push(("webhook", start(shared, "webhook", deliver)));
         }
-        if let Some(otlp) = self.otlp {
-            let (exporter, closing) = (Arc::new(otlp), closes.clone());
-            let of_metrics = Arc::clone(&exporter);
+        if let Some(exporter) = observers.metrics.process.otlp.get().cloned() {
+            let (of_metrics, closing) = (Arc::clone(&exporter), closes.clone());
             let send = move |shared: Arc<ServiceContext>| {
                 let read = move || (read_metrics(&shared), shared.unix_nanos());
                 Arc::clone(&of_metrics).send_metrics(read, closing.clone())
@@ -87,11 +78,9 @@ impl Exports {
             let send = move |_| Arc::clone(&exporter).send_events(closes.clone());
             tasks.push(("otlp events", start(shared, "otlp events", send)));
         }
-        RunningExports { close, tasks }
+        Self { close, tasks }
     }
-}
 
-impl RunningExports {
     /// Ends the alerts, and sends the messages that wait, until all are sent or 5 s have passed.
     pub(crate) async fn end(&mut self, shared: &ServiceContext) {
         shared.end_alerts();

@@ -37,7 +37,7 @@ use ratekeeper_policy::{Alert, AlertSettings, Policy, RuleMode};
 pub(crate) use self::identity::{HASH_BYTES, Identity};
 pub use self::notice::{AlertChange, AlertEnd, AlertNotice};
 use self::watch::LimitWatch;
-use self::webhook::{Delivery, Webhook, WebhookQueue};
+use self::webhook::Webhook;
 use super::by_limit::{self, LimitValues};
 use crate::StartError;
 use crate::counter::Counter;
@@ -58,7 +58,7 @@ pub(crate) struct Alerts {
     reporting: Mutex<()>,
     pub(crate) identity: Identity,
     reveal_keys: bool,
-    pub(crate) webhook: Option<WebhookQueue>,
+    pub(crate) webhook: Option<Arc<Webhook>>,
 }
 
 /// The counts of one limit with an `alert`.
@@ -71,26 +71,24 @@ pub(crate) struct AlertCounts {
 }
 
 impl Alerts {
-    /// Creates alerts, and the deliveries of their messages if they go to a webhook.
+    /// Creates alerts, whose messages go to the webhook if there is one.
     ///
     /// # Errors
     /// [`StartError::Alerts`] if the system gives no random bytes.
     pub(crate) fn new(
         settings: &AlertSettings,
         webhook: Option<Webhook>,
-    ) -> Result<(Self, Option<Delivery>), StartError> {
+    ) -> Result<Self, StartError> {
         let identity = Identity::new(webhook.as_ref().map(|webhook| &webhook.key))?;
-        let (queue, delivery) = webhook.map(webhook::queue).unzip();
-        let alerts = Self {
+        Ok(Self {
             any: AtomicBool::new(false),
             watches: ArcSwap::default(),
             watched: Arc::default(),
             reporting: Mutex::new(()),
             identity,
             reveal_keys: settings.reveal_keys,
-            webhook: queue,
-        };
-        Ok((alerts, delivery))
+            webhook: webhook.map(Arc::new),
+        })
     }
 
     /// Watches the limits of `policy`. A limit with the `alert`, mode and key that it had keeps its

@@ -117,15 +117,15 @@ impl Exporter {
             delivery: Delivery {
                 receiver,
                 headers,
-                counts: Arc::new(counts),
+                counts,
             },
             events: Mutex::new(events.unwrap_or_else(|| mpsc::channel(1).1)),
             interval: settings.metrics.then(|| settings.interval.into()),
         })
     }
 
-    pub(crate) fn counts(&self) -> Arc<OtlpCounts> {
-        Arc::clone(&self.delivery.counts)
+    pub(crate) fn counts(&self) -> &OtlpCounts {
+        &self.delivery.counts
     }
 
     /// Sends the metrics that `read` returns, with the nanoseconds since 1970, until `closing` is

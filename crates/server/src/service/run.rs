@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use super::Open;
 use crate::addresses::OpenedBy;
 use crate::admin::AdminDoor;
+use crate::background::exports::Exports;
 use crate::background::start_tasks;
 use crate::doors::HttpDoor;
 use crate::opening::Opening;
@@ -70,7 +71,7 @@ impl ServiceRun {
         store::tend_once(&shared).await; // whether it is there decides whether this is ready
         store::by_hand::refresh(&shared).await.ok(); // a key that is banned finds no new process open
         start_tasks(&shared);
-        let mut exports = self.open.exports.start(&shared);
+        let mut exports = Exports::start(&shared);
         let secrets = secrets::keep_fresh(Arc::clone(&shared), self.open.store_secrets);
         tokio::spawn(secrets);
         shared.readiness.open();

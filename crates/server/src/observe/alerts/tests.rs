@@ -44,7 +44,7 @@ impl Bench {
             reveal_keys: true,
             ..AlertSettings::default()
         };
-        let (alerts, _) = Alerts::new(&settings, None).unwrap();
+        let alerts = Alerts::new(&settings, None).unwrap();
         alerts.install(&keeper.policy(), drop);
         Self {
             keeper,

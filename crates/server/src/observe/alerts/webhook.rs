@@ -50,12 +50,16 @@ pub(crate) const RESULTS: [&str; 3] = ["delivered", "failed", "dropped"];
 /// queue was full.
 type WebhookCounts = [Counter; RESULTS.len()];
 
-/// Where messages are sent, and how they are signed.
+/// Where messages are sent, how they are signed, and those that wait.
 #[derive(derive_more::Debug)]
 pub(crate) struct Webhook {
     receiver: HttpReceiver,
     #[debug(skip)]
     pub(super) key: aws_lc_rs::hmac::Key,
+    queue: mpsc::Sender<Message>,
+    /// Locked by the task that delivers.
+    waiting: Mutex<mpsc::Receiver<Message>>,
+    counts: WebhookCounts,
 }
 
 impl Webhook {
@@ -78,7 +82,82 @@ impl Webhook {
         let fields = ["webhook.url", "webhook.ca"];
         let receiver = HttpReceiver::new(fields, &settings.url, ca.as_deref());
         let receiver = receiver.map_err(StartError::Alerts)?;
-        Ok(Self { receiver, key })
+        let (queue, waiting) = mpsc::channel(MAX_QUEUED);
+        Ok(Self {
+            receiver,
+            key,
+            queue,
+            waiting: Mutex::new(waiting),
+            counts: WebhookCounts::default(),
+        })
+    }
+
+    /// Queues the message of a notice; drops and counts it if the queue is full.
+    pub(crate) fn send(&self, notice: &AlertNotice, unix_millis: &dyn Fn(Time) -> u64, now: Time) {
+        let message = Message::new(notice, unix_millis, now);
+        if self.queue.try_send(message).is_err() {
+            self.counts[2].add(1);
+        }
+    }
+
+    /// Returns the number of messages by result: see [`RESULTS`].
+    pub(crate) fn counts(&self) -> [u64; RESULTS.len()] {
+        self.counts.each_ref().map(Counter::count)
+    }
+
+    /// Delivers messages until `closing` is true and none waits.
+    pub(crate) async fn deliver_all(
+        self: Arc<Self>,
+        unix_seconds: impl Fn() -> u64,
+        mut closing: watch::Receiver<bool>,
+    ) {
+        let mut waiting = self.waiting.lock().await;
+        loop {
+            let message = tokio::select! {
+                message = waiting.recv() => message,
+                () = closed(&mut closing), if !waiting.is_closed() => {
+                    waiting.close(); // messages that wait are still received
+                    continue;
+                }
+            };
+            let Some(message) = message else { return };
+            let delivered = self.deliver(&unix_seconds, &message, &mut closing);
+            let delivered = delivered.await;
+            self.counts[usize::from(!delivered)].add(1);
+        }
+    }
+
+    /// Makes attempts until one succeeds; returns false if none did.
+    async fn deliver(
+        &self,
+        unix_seconds: impl Fn() -> u64,
+        message: &Message,
+        closing: &mut watch::Receiver<bool>,
+    ) -> bool {
+        let mut attempts = BACKOFF.attempts();
+        let mut random = SplitMix::seeded();
+        loop {
+            let Err(why) = self.attempt(message, unix_seconds()).await else {
+                return true;
+            };
+            let made = attempts.made();
+            let Some(wait) = attempts.next_wait(&mut random) else {
+                tracing::error!(
+                    event = "webhook.failed",
+                    id = &*message.id,
+                    attempts = made,
+                    "{why}"
+                );
+                return false;
+            };
+            tracing::warn!(
+                event = "webhook.retried",
+                id = &*message.id,
+                attempts = made,
+                "{why}"
+            );
+            pause(wait.into(), closing).await;
+        }
     }
 
     /// Sends the message once, signed at `seconds` since 1970.
@@ -102,109 +181,5 @@ impl Webhook {
             .header("webhook-timestamp", seconds)
             .header("webhook-signature", signature(&self.key, message, seconds))
             .body(Full::new(message.body.clone()))
-    }
-}
-
-/// The end of the queue that takes messages.
-#[derive(Debug)]
-pub(crate) struct WebhookQueue {
-    queue: mpsc::Sender<Message>,
-    counts: Arc<WebhookCounts>,
-}
-
-/// The end of the queue that delivers them.
-#[derive(Debug)]
-pub(crate) struct Delivery {
-    webhook: Webhook,
-    queue: Mutex<mpsc::Receiver<Message>>,
-    counts: Arc<WebhookCounts>,
-}
-
-/// Creates the queue before a webhook.
-pub(crate) fn queue(webhook: Webhook) -> (WebhookQueue, Delivery) {
-    let (sender, receiver) = mpsc::channel(MAX_QUEUED);
-    let counts = Arc::<WebhookCounts>::default();
-    let taking = WebhookQueue {
-        queue: sender,
-        counts: Arc::clone(&counts),
-    };
-    let delivery = Delivery {
-        webhook,
-        queue: Mutex::new(receiver),
-        counts,
-    };
-    (taking, delivery)
-}
-
-impl WebhookQueue {
-    /// Queues the message of a notice; drops and counts it if the queue is full.
-    pub(crate) fn send(&self, notice: &AlertNotice, unix_millis: &dyn Fn(Time) -> u64, now: Time) {
-        let message = Message::new(notice, unix_millis, now);
-        if self.queue.try_send(message).is_err() {
-            self.counts[2].add(1);
-        }
-    }
-
-    /// Returns the number of messages by result: see [`RESULTS`].
-    pub(crate) fn counts(&self) -> [u64; RESULTS.len()] {
-        self.counts.each_ref().map(Counter::count)
-    }
-}
-
-/// Delivers messages until `closing` is true and none waits.
-pub(crate) async fn deliver(
-    unix_seconds: impl Fn() -> u64,
-    delivery: Arc<Delivery>,
-    mut closing: watch::Receiver<bool>,
-) {
-    let mut queue = delivery.queue.lock().await;
-    loop {
-        let message = tokio::select! {
-            message = queue.recv() => message,
-            () = closed(&mut closing), if !queue.is_closed() => {
-                queue.close(); // messages that wait are still received
-                continue;
-            }
-        };
-        let Some(message) = message else { return };
-        let delivered = delivery
-            .deliver(&unix_seconds, &message, &mut closing)
-            .await;
-        delivery.counts[usize::from(!delivered)].add(1);
-    }
-}
-
-impl Delivery {
-    /// Makes attempts until one succeeds; returns false if none did.
-    async fn deliver(
-        &self,
-        unix_seconds: impl Fn() -> u64,
-        message: &Message,
-        closing: &mut watch::Receiver<bool>,
-    ) -> bool {
-        let mut attempts = BACKOFF.attempts();
-        let mut random = SplitMix::seeded();
-        loop {
-            let Err(why) = self.webhook.attempt(message, unix_seconds()).await else {
-                return true;
-            };
-            let made = attempts.made();
-            let Some(wait) = attempts.next_wait(&mut random) else {
-                tracing::error!(
-                    event = "webhook.failed",
-                    id = &*message.id,
-                    attempts = made,
-                    "{why}"
-                );
-                return false;
-            };
-            tracing::warn!(
-                event = "webhook.retried",
-                id = &*message.id,
-                attempts = made,
-                "{why}"
-            );
-            pause(wait.into(), closing).await;
-        }
     }
 }

@@ -17,7 +17,7 @@ use crate::counter::{Counter, LogGate};
 use crate::doors::problem::{
     BROKEN_BODY, MALFORMED, ProblemKind, TOO_LARGE, TOO_SLOW, WRONG_METHOD,
 };
-use crate::observe::otlp::{EXPORT_RESULTS, OtlpCounts};
+use crate::observe::otlp::{EXPORT_RESULTS, Exporter};
 use crate::observe::upstreams::WatchedUpstreams;
 use crate::serve::connections::ConnectionCounts;
 use crate::serve::tls::ListenerTls;
@@ -53,7 +53,7 @@ pub(crate) struct Process {
     request_faults: RequestFaults,
     pub(crate) task_failures: Counter,
     pub(crate) wall_clock_jumps: Counter,
-    pub(crate) otlp: OnceLock<Arc<OtlpCounts>>,
+    pub(crate) otlp: OnceLock<Arc<Exporter>>,
 }
 
 impl Process {
@@ -124,7 +124,7 @@ impl Process {
     }
 
     fn encode_exports(&self, out: &mut MetricList) {
-        if let Some(otlp) = self.otlp.get() {
+        if let Some(otlp) = self.otlp.get().map(|it| it.counts()) {
             table::OTLP_EXPORTS.rows(out, &EXPORT_RESULTS, otlp.by_signal());
             table::OTLP_EVENTS_DROPPED.write(out, otlp.dropped_events.count());
         }

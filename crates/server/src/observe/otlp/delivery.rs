@@ -7,7 +7,6 @@
 //!   any other status           given up: the receiver will not take it
 //! ```
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -76,7 +75,7 @@ impl OtlpSignal {
 pub(super) struct Delivery {
     pub(super) receiver: HttpReceiver,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    pub(super) counts: Arc<OtlpCounts>,
+    pub(super) counts: OtlpCounts,
 }
 
 /// Why an attempt failed, and what follows.
