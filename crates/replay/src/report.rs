@@ -169,7 +169,7 @@ impl ReplayedLimit {
         Self {
             name: rule.limit.name.to_string(),
             limit: rule.text.clone(),
-            mode: rule.mode.word(),
+            mode: rule.mode.into(),
             on_limit: rule.on_limit.as_ref().map(|route| format!("route:{route}")),
             counts: CountsReport::new(&limit.counts, zone),
             enforced: limit.enforced,

@@ -185,7 +185,7 @@ fn envoy_rules(shared: &ServiceContext) -> Response<Reply> {
                     requests_per_unit,
                     unit,
                 } => {
-                    let unit = unit.name().to_uppercase();
+                    let unit = unit.as_ref().to_uppercase();
                     format!("unit={unit} requests_per_unit={requests_per_unit}")
                 }
             };

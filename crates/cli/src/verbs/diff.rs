@@ -269,7 +269,7 @@ fn limits(policy: &Policy) -> Fields {
         let outage = format!("{:?}", rule.limit.outage).to_lowercase();
         let active = rule.active.as_ref().map(ToString::to_string);
         let own = [
-            ("mode", rule.mode.word().to_owned()),
+            ("mode", rule.mode.as_ref().to_owned()),
             ("status", rule.refusal.status.to_string()),
             ("overrides", overrides(rule)),
             ("on_store_error", outage),

@@ -254,7 +254,7 @@ fn write_applied(
 }
 
 fn mode(rule: &Rule) -> String {
-    let mode = format!("({}, line {})", rule.mode.word(), rule.line);
+    let mode = format!("({}, line {})", rule.mode.as_ref(), rule.line);
     if rule.mode == RuleMode::Enforce {
         mode
     } else {

@@ -196,7 +196,7 @@ impl TryArgs {
                 "name": &*one.rule.limit.name,
                 "limit": one.rule.text,
                 "cost": one.cost.get(),
-                "mode": one.rule.mode.word(),
+                "mode": one.rule.mode.as_ref(),
                 "allowed": one.trial.count(Mark::Allowed),
                 "delayed": one.trial.count(Mark::Delayed),
                 "refused": one.trial.count(Mark::Refused),

@@ -217,7 +217,7 @@ fn check(source: PolicySource) -> Checked {
 fn sides(rule: &Rule) -> Sides {
     Sides {
         name: rule.limit.name.to_string(),
-        mode: rule.mode.word(),
+        mode: rule.mode.into(),
         at_most: limits::worst_case(rule),
         at_least: limits::at_least(rule),
     }

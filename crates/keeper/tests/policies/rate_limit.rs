@@ -12,7 +12,7 @@ use ratekeeper::core::{Nanos, Origin};
 use ratekeeper::policy::Policy;
 use ratekeeper::policy::envoy::{
     CounterSeries, DescriptorAnswer, Direction, EnvoyAnswer, EnvoyCall, EnvoyCode, EnvoyConfig,
-    EnvoyDescriptor, EnvoySettings, File, Hits, Override, Unit, load,
+    EnvoyDescriptor, EnvoySettings, File, Hits, Override, load,
 };
 use ratekeeper::store::{MemoryConfig, MemoryStore};
 use ratekeeper::{Keeper, ManualClock, at_once};
@@ -175,7 +175,7 @@ fn descriptor(descriptor: &Value) -> EnvoyDescriptor<'_> {
             .collect(),
         limit: limit.map(|limit| Override {
             requests_per_unit: number(&limit["requests_per_unit"]),
-            unit: Unit::from_name(limit["unit"].as_str().unwrap()).unwrap(),
+            unit: limit["unit"].as_str().unwrap().parse().unwrap(),
             multiplier: number(&limit["unit_multiplier"]),
         }),
         hits_addend: descriptor["hits_addend"].as_u64(),
@@ -273,7 +273,7 @@ fn compare_status(expected: &Value, status: &DescriptorAnswer<'_>) -> Outcome {
     let limit = status.current_limit.map(|limit| {
         let mut actual = json!({
             "requests_per_unit": limit.requests_per_unit,
-            "unit": limit.unit.name().to_uppercase(),
+            "unit": limit.unit.as_ref().to_uppercase(),
         });
         if let Some(name) = limit.name {
             actual["name"] = json!(name);

@@ -19,8 +19,9 @@ const MAX_WORDS: usize = 2_000;
 const MAX_QUOTED: usize = 60;
 
 /// Severity of a finding: an error stops the policy, a warning does not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Severity {
     /// The policy is refused.
     Error,

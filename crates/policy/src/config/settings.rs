@@ -19,8 +19,8 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use super::{PolicyFiles, Table, Text, codes, error, header_name, invalid, warning};
 use crate::{
-    AdminWrites, ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, PortUse, RevealKeys,
-    Settings, SocketTrust, Tls, network,
+    ClientIp, HeaderStyle, Listen, LogDenials, MetricSettings, PortUse, Settings, SocketTrust, Tls,
+    network,
 };
 
 /// The time zone of calendar words.
@@ -59,12 +59,7 @@ pub(crate) fn zone(root: Table<'_>) -> ZoneSpec {
 
 /// `headers`
 pub(super) fn headers(root: Table<'_>) -> HeaderStyle {
-    match root.owned("headers") {
-        Some("legacy") => HeaderStyle::Legacy,
-        Some("both") => HeaderStyle::Both,
-        Some("off") => HeaderStyle::Off,
-        _ => HeaderStyle::Ietf,
-    }
+    root.word("headers").unwrap_or_default()
 }
 
 /// `[client_ip]`
@@ -170,11 +165,7 @@ pub(super) fn process(root: Table<'_>, files: &PolicyFiles) -> Settings {
             .and_then(|store| store.table("redis"))
             .and_then(redis::redis),
         alerts: telemetry::alerts(root),
-        reveal_keys: match root.owned("reveal_keys") {
-            Some("raw") => RevealKeys::Raw,
-            Some("prefix") => RevealKeys::Prefix,
-            _ => RevealKeys::Hash,
-        },
+        reveal_keys: root.word("reveal_keys").unwrap_or_default(),
         log_denials: match root.flag("log_denials") {
             Some(false) => LogDenials::Off,
             _ => LogDenials::Sampled,
@@ -193,10 +184,7 @@ fn read_listen(listen: Table<'_>, files: &PolicyFiles) -> Listen {
         grpc: listen.owned("grpc"),
         admin: listen.owned("admin"),
         admin_hosts: hosts.map(|host| host.value.to_ascii_lowercase()).collect(),
-        admin_writes: match listen.owned("admin_writes") {
-            Some("open") => AdminWrites::Open,
-            _ => AdminWrites::Token,
-        },
+        admin_writes: listen.word("admin_writes").unwrap_or_default(),
         port_use: match listen.flag("reuse_port") {
             Some(true) => PortUse::Shared,
             _ => PortUse::Alone,

@@ -20,6 +20,7 @@ use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Denials, KeyBuilder, Limit, LimitId, Nanos, Origin, Permits,
     Quota, QuotaReset, Window,
 };
+use strum::VariantArray;
 
 use super::rule::LevelName;
 use super::unit::WindowSpan;
@@ -38,14 +39,14 @@ const MARK: &[u8] = b"~";
 
 /// Returns the counters of one domain, by unit.
 pub(super) fn of_units(domain: &str, origin: Origin) -> Box<[Limit]> {
-    let counter = |unit: Unit| {
+    let counter = |unit: &Unit| {
         let width = Nanos::from_secs(unit.seconds());
         let window = Window::fixed(quota(width), origin.phase(width));
         let window = window.expect("no unit is longer than 73 years");
         let window = window.with_denials(DENIALS);
         limit(format!("envoy:{unit}:{domain}"), window)
     };
-    Unit::ALL.map(counter).into()
+    Unit::VARIANTS.iter().map(counter).collect()
 }
 
 /// Returns the counters of multiplied spans, for all domains, by [`class`].

@@ -8,6 +8,8 @@
 
 use std::sync::Arc;
 
+use strum::VariantArray;
+
 use super::read::{CheckedTable, TablePlace};
 use super::{EnvoyRateLimit, Unit};
 use crate::config::{Text, codes, error, shown, warning};
@@ -47,7 +49,8 @@ pub(super) fn grant(limit: &CheckedTable<'_>) -> Option<EnvoyRateLimit> {
 }
 
 fn unit_of(text: Option<Text<'_>>, limit: &CheckedTable<'_>) -> Option<Unit> {
-    let known = Unit::ALL.map(Unit::name);
+    let known = Unit::VARIANTS.iter().map(Unit::as_ref);
+    let known: Vec<_> = known.collect();
     let label = format!("expected one of {}", known.join(", "));
     let (at, message, near) = match text {
         None => (
@@ -56,7 +59,7 @@ fn unit_of(text: Option<Text<'_>>, limit: &CheckedTable<'_>) -> Option<Unit> {
             None,
         ),
         Some(text) => {
-            if let Some(unit) = Unit::from_name(text.value) {
+            if let Ok(unit) = text.value.parse() {
                 return Some(unit);
             }
             let message = format!("`{}` is not a unit", shown(text.value));

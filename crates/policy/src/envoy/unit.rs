@@ -1,10 +1,11 @@
 //! Unit: length of a window.
 
-use std::fmt;
-
 use ratekeeper_core::{Nanos, Origin, Time};
+use strum::{AsRefStr, Display, EnumString, VariantArray};
 
-/// The units of a rate limit, shortest first.
+/// The units of a rate limit, shortest first. Their names are read in any case.
+#[derive(AsRefStr, Display, EnumString, VariantArray)]
+#[strum(serialize_all = "lowercase", ascii_case_insensitive)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Unit {
     /// 1 s.
@@ -24,49 +25,17 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// All of them, shortest first.
-    pub const ALL: [Self; 7] = [
-        Self::Second,
-        Self::Minute,
-        Self::Hour,
-        Self::Day,
-        Self::Week,
-        Self::Month,
-        Self::Year,
-    ];
-
-    const fn name_and_seconds(self) -> (&'static str, u64) {
-        match self {
-            Self::Second => ("second", 1),
-            Self::Minute => ("minute", 60),
-            Self::Hour => ("hour", 3_600),
-            Self::Day => ("day", 86_400),
-            Self::Week => ("week", 7 * 86_400),
-            Self::Month => ("month", 30 * 86_400),
-            Self::Year => ("year", 365 * 86_400),
-        }
-    }
-
     /// Returns its length in seconds.
     pub const fn seconds(self) -> u64 {
-        self.name_and_seconds().1
-    }
-
-    /// Returns its name in a configuration file.
-    pub const fn name(self) -> &'static str {
-        self.name_and_seconds().0
-    }
-
-    /// Returns the unit with this name, in any case.
-    pub fn from_name(name: &str) -> Option<Self> {
-        let named = |unit: &Self| name.eq_ignore_ascii_case(unit.name());
-        Self::ALL.into_iter().find(named)
-    }
-}
-
-impl fmt::Display for Unit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            Self::Second => 1,
+            Self::Minute => 60,
+            Self::Hour => 3_600,
+            Self::Day => 86_400,
+            Self::Week => 7 * 86_400,
+            Self::Month => 30 * 86_400,
+            Self::Year => 365 * 86_400,
+        }
     }
 }
 
@@ -152,11 +121,11 @@ mod tests {
 
     #[test]
     fn names_are_read_in_any_case() {
-        for unit in Unit::ALL {
-            assert_eq!(Unit::from_name(unit.name()), Some(unit));
-            assert_eq!(Unit::from_name(&unit.name().to_uppercase()), Some(unit));
+        for unit in Unit::VARIANTS {
+            assert_eq!(unit.as_ref().parse(), Ok(*unit));
+            assert_eq!(unit.to_string().to_uppercase().parse(), Ok(*unit));
         }
-        assert_eq!(Unit::from_name("unknown"), None);
-        assert_eq!(Unit::from_name("minutes"), None);
+        assert!("unknown".parse::<Unit>().is_err());
+        assert!("minutes".parse::<Unit>().is_err());
     }
 }

@@ -2,6 +2,11 @@
 
 /// `headers = "ietf" | "legacy" | "both" | "off"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(
+    feature = "language",
+    derive(strum::EnumString),
+    strum(serialize_all = "lowercase")
+)]
 pub enum HeaderStyle {
     /// `RateLimit-Policy` and `RateLimit`.
     #[default]

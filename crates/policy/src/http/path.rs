@@ -64,6 +64,11 @@ impl AsRef<[u8]> for Normal<'_> {
 
 /// Case sensitivity of paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "language",
+    derive(strum::EnumString),
+    strum(serialize_all = "lowercase")
+)]
 pub enum PathCase {
     /// `/Login` is `/login`, as Express, ASP.NET and IIS route. The default, because behind a
     /// case-sensitive server it counts too much at worst, and never too little.

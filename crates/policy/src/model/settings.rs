@@ -8,6 +8,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use ratekeeper_core::Nanos;
+use strum::{AsRefStr, EnumString};
 
 use crate::{EnvoyDoor, EnvoyFiles, ProxySettings};
 
@@ -49,7 +50,8 @@ pub struct Settings {
 }
 
 /// `reveal_keys = "hash" | "prefix" | "raw"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, EnumString, AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum RevealKeys {
     /// A keyed hash of each value, by which a key can be recognised but not found.
     #[default]
@@ -58,17 +60,6 @@ pub enum RevealKeys {
     Prefix,
     /// As they are.
     Raw,
-}
-
-impl RevealKeys {
-    /// Returns the word of the policy.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Hash => "hash",
-            Self::Prefix => "prefix",
-            Self::Raw => "raw",
-        }
-    }
 }
 
 /// `log_denials = true | false`.
@@ -238,7 +229,8 @@ pub enum PortUse {
 }
 
 /// Calls that may reset, refund and reload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum AdminWrites {
     /// `"token"`: calls that present the admin token.
     #[default]

@@ -61,7 +61,7 @@ pub(super) fn by_hand_shown(
     let keys = keys.into_iter().take(top).map(|(key, entry)| {
         json!({
             "key": reveal.key(rule, key),
-            "act": entry.act.word(),
+            "act": entry.act.as_ref(),
             "ends_after_ms": entry.until_unix_millis - unix_millis,
         })
     });
@@ -96,7 +96,7 @@ fn as_shown(shared: &ServiceContext, rule: &Rule, mut listed: BanPage, how: Reve
     });
     let mut answer = json!({
         "limit": &*rule.limit.name,
-        "reveal_keys": how.word(),
+        "reveal_keys": how.as_ref(),
         "bans": bans.collect::<Vec<_>>(),
     });
     if let Some(next) = listed.next {
@@ -144,7 +144,7 @@ async fn keyless(shared: &ServiceContext, rule: &Rule, now: Time) -> Result<BanP
 /// `act=allow`, in place of an earlier ban or allowance.
 pub(super) async fn add(shared: &ServiceContext, query: &str) -> CallResult {
     let query = Query::read(query, &["limit", "key", "act", "for"])?;
-    let act = query.parsed("act", "`ban` or `allow`", HandAct::parse)?;
+    let act = query.parsed("act", "`ban` or `allow`", |word| word.parse().ok())?;
     let expected = format!("a duration of at most {MAX_BAN}, for example `for=1h`");
     let span = query.parsed("for", &expected, |text| {
         let span = text.parse::<Nanos>().ok();
@@ -211,8 +211,8 @@ async fn set(shared: &ServiceContext, query: &Query<'_>, wanted: Option<ByHand>)
     Ok(reply(&json!({
         "limit": limit,
         "key": key_in_words(shared, rule, key),
-        "act": act.map(HandAct::word),
-        "mode": mode.word(),
+        "act": act.as_ref().map(HandAct::as_ref),
+        "mode": mode.as_ref(),
         "was_banned": was_banned,
         "was_allowed": before == Some(HandAct::Allow),
         "ends_after_ms": for_ms,

@@ -93,7 +93,7 @@ pub(super) async fn key(shared: &ServiceContext, name: &str, query: &str) -> Cal
     })?;
     let mut state = state(shared, rule, quota, key, decision);
     if let Some((act, left)) = by_hand {
-        state["by_hand"] = json!({"act": act.word(), "ends_after_ms": left.as_millis_ceil()});
+        state["by_hand"] = json!({"act": act.as_ref(), "ends_after_ms": left.as_millis_ceil()});
     }
     Ok(reply(&state))
 }

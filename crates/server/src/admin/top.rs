@@ -107,7 +107,7 @@ fn keys(shared: &ServiceContext, rule: &Rule, query: &TopQuery) -> Value {
     });
     let keys: Vec<Value> = keys.collect();
     let mut answer = about(shared, rule, &found, now);
-    answer["reveal_keys"] = json!(how.word());
+    answer["reveal_keys"] = json!(how.as_ref());
     answer["unlisted_at_most"] = json!(found.unlisted_at_most);
     answer["keys"] = json!(keys);
     answer
@@ -198,7 +198,7 @@ fn notes(shared: &ServiceContext, now: Time) -> Vec<String> {
 fn about(shared: &ServiceContext, rule: &Rule, found: &TopKeysFound, now: Time) -> Value {
     json!({
         "limit": &*rule.limit.name,
-        "mode": rule.mode.word(),
+        "mode": rule.mode.as_ref(),
         "since": rfc3339(shared.unix_millis(found.since)),
         "covers_ms": now.since(found.since).as_millis_ceil(),
         "requests": found.requests,

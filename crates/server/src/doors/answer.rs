@@ -185,7 +185,7 @@ fn push_name(json: &mut Vec<u8>, outcome: &Outcome<'_>) {
     push(json, "{\"name\":");
     push_text(json, &outcome.rule.limit.name);
     push(json, ",\"mode\":\"");
-    push(json, shown_mode(outcome).word());
+    push(json, shown_mode(outcome).as_ref());
     json.push(b'"');
 }
 

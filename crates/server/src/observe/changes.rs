@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use ratekeeper::{Clock, Keeper};
 use ratekeeper_core::Time;
 use ratekeeper_store::AnyStore;
+use strum::AsRefStr;
 
 use super::event::Sink;
 use super::metrics::ConfigSource;
@@ -62,24 +63,18 @@ pub(crate) struct Change {
 }
 
 /// How a change is shown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum ChangeKind {
     Change,
     Warning,
     Error,
     /// An error that ends when the files of this source are good again.
+    #[strum(serialize = "error")]
     Refused(ConfigSource),
 }
 
 impl ChangeKind {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Change => "change",
-            Self::Warning => "warning",
-            Self::Error | Self::Refused(_) => "error",
-        }
-    }
-
     /// Returns the kind of an event; `None` if it is not kept.
     fn of(event: &Event) -> Option<Self> {
         match event {

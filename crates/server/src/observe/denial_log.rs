@@ -120,7 +120,7 @@ impl DenialLog {
             tracing::warn!(
                 event = "ban.began",
                 limit = &*rule.limit.name,
-                mode = shown_mode(outcome).word(),
+                mode = shown_mode(outcome).as_ref(),
                 key = reveal.text(rule, outcome.key),
                 retry_after_ms,
                 suppressed,
@@ -148,7 +148,6 @@ impl DenialLog {
         }
         let suppressed = limit.suppressed.take();
         let key = reveal.text(rule, outcome.key);
-        let (limit, mode) = (&*rule.limit.name, shown_mode(outcome).word());
         let shown = shown().unwrap_or_default();
         let by = outcome.covered_by;
         let covering = by.and_then(|by| {
@@ -163,8 +162,8 @@ impl DenialLog {
         };
         tracing::info!(
             event,
-            limit,
-            mode,
+            limit = &*rule.limit.name,
+            mode = shown_mode(outcome).as_ref(),
             key,
             covered_by = by.map(|by| &*by.limit.name),
             remaining = covering.map(|other| other.decision.remaining.get()),

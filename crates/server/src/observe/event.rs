@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use derive_more::Display;
+use strum::{AsRefStr, VariantNames};
 
 use crate::{AlertChange, AlertNotice, Door, DoorAddress};
 
@@ -142,21 +143,13 @@ pub enum Event {
 }
 
 /// A change of the file of overrides.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, AsRefStr, VariantNames)]
+#[strum(serialize_all = "lowercase")]
 pub enum OverrideAct {
     /// An override was set, in place of an earlier one if there was one.
     Set,
     /// An override was removed.
     Removed,
-}
-
-impl OverrideAct {
-    pub(crate) const NAMES: [&str; 2] = ["set", "removed"];
-
-    /// Returns its name: `set` or `removed`.
-    pub const fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
-    }
 }
 
 /// Why the policy was read again.
@@ -185,7 +178,7 @@ fn override_words(
     set: Option<&str>,
     line: Option<usize>,
 ) -> String {
-    let mut words = act.name().to_owned();
+    let mut words = act.as_ref().to_owned();
     if let Some(key) = key {
         words = format!("{words}, key {}", key.escape_debug());
     }
@@ -290,7 +283,7 @@ impl Sink {
                 line,
             } => {
                 let (key, set) = (key.as_deref(), set.as_deref());
-                let change = act.name();
+                let change = act.as_ref();
                 tracing::warn!(event = "override.changed", change, %limit, key, set, line);
             }
             Event::Stopping => tracing::info!(event = "stopping"),
@@ -311,7 +304,7 @@ fn log_alert(notice: &AlertNotice) {
         change = <&str>::from(notice.change),
         reason,
         limit = &*notice.limit,
-        mode = notice.mode.word(),
+        mode = notice.mode.as_ref(),
         key,
         above_percent = notice.alert.above_percent,
         for_ms = notice.alert.hold.as_millis_ceil(),

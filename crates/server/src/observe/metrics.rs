@@ -71,7 +71,7 @@ pub(crate) struct Metrics {
     /// True while the files of that source are refused, by [`ConfigSource`].
     rejected: [AtomicBool; ConfigSource::COUNT],
     /// Changes of the file of overrides, by [`OverrideAct`].
-    override_changes: [Counter; OverrideAct::NAMES.len()],
+    override_changes: [Counter; OverrideAct::VARIANTS.len()],
     /// Decisions that a report may correct.
     reports_expected: Counter,
     /// Grants of credits, by [`GrantResult`].

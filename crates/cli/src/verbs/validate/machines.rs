@@ -1,6 +1,6 @@
 //! Findings for machines: workflow commands of GitHub, and SARIF.
 
-use ratekeeper_policy::config::{Diagnostic, Severity};
+use ratekeeper_policy::config::Diagnostic;
 use serde_json::{Value, json};
 
 use super::Checked;
@@ -13,7 +13,7 @@ pub(super) fn all(checked: &[Checked]) -> impl Iterator<Item = (&Checked, &Diagn
 
 /// Returns a workflow command; `%`, line ends and, in properties, `:` and `,` are escaped.
 pub(super) fn github(file: &str, finding: &Diagnostic) -> String {
-    let kind = severity(finding);
+    let kind = finding.severity;
     let property = |text: &str| data(text).replace(':', "%3A").replace(',', "%2C");
     format!(
         "::{kind} file={},line={},col={},title={}::{}",
@@ -42,7 +42,7 @@ pub(super) fn sarif(checked: &[Checked]) -> Value {
         });
         json!({
             "ruleId": finding.code,
-            "level": severity(finding),
+            "level": finding.severity,
             "message": { "text": message(finding, "; ") },
             "locations": [{ "physicalLocation": {
                 "artifactLocation": { "uri": one.source.name },
@@ -81,11 +81,4 @@ fn data(text: &str) -> String {
     text.replace('%', "%25")
         .replace('\r', "%0D")
         .replace('\n', "%0A")
-}
-
-fn severity(finding: &Diagnostic) -> &'static str {
-    match finding.severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-    }
 }

@@ -218,10 +218,8 @@ impl<'a> Table<'a> {
         if !cfg!(debug_assertions) && !self.written.contains_key(name) {
             return None; // most fields are not written, and need no search for their shape
         }
-        let found = self
-            .spec
-            .field(name)
-            .and_then(|field| field.shape.find(property));
+        let field = self.spec.field(name);
+        let found = field.and_then(|field| field.shape.find(property));
         debug_assert!(
             found.is_some(),
             "`{name}` of {} is read as another type than that of its field",
@@ -242,6 +240,11 @@ impl<'a> Table<'a> {
     /// Reads a string as text of another type, such as a path.
     pub(crate) fn owned<T: From<&'a str>>(self, name: &str) -> Option<T> {
         Some(self.text(name)?.value.into())
+    }
+
+    /// Reads a word; `None` if it is unknown, which is reported elsewhere.
+    pub(crate) fn word<T: std::str::FromStr>(self, name: &str) -> Option<T> {
+        self.text(name)?.value.parse().ok()
     }
 
     /// Reads a duration.
@@ -286,10 +289,7 @@ impl<'a> Table<'a> {
 
     /// Reads a whole number as [`number`](Self::number) does; `usual` if none is written.
     pub(crate) fn number_or<T: TryFrom<u64>>(self, name: &str, usual: T) -> Option<T> {
-        match self.get(name) {
-            Some(_) => self.number(name),
-            None => Some(usual),
-        }
+        self.get(name).map_or(Some(usual), |_| self.number(name))
     }
 
     /// Reads `true` or `false`.

@@ -3,7 +3,7 @@
 use super::tls;
 use crate::config::limit::scope::outage;
 use crate::config::{Table, header_name};
-use crate::{EnvoyBody, EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, EnvoyHeaders, envoy};
+use crate::{EnvoyDoor, EnvoyFiles, EnvoyHeaderNames, envoy};
 
 /// Reads the configuration files of `[envoy]`.
 pub(super) fn envoy_files(envoy: Table<'_>) -> EnvoyFiles {
@@ -24,16 +24,9 @@ pub(super) fn envoy_files(envoy: Table<'_>) -> EnvoyFiles {
 /// Reads the listener settings of `[envoy]`.
 pub(super) fn envoy_door(envoy: Table<'_>) -> EnvoyDoor {
     EnvoyDoor {
-        headers: match envoy.owned("headers") {
-            Some("ietf") => EnvoyHeaders::Ietf,
-            Some("draft-03") => EnvoyHeaders::Draft03,
-            _ => EnvoyHeaders::Off,
-        },
+        headers: envoy.word("headers").unwrap_or_default(),
         header_names: header_names(envoy),
-        body: match envoy.owned("body") {
-            Some("limit") => EnvoyBody::Limit,
-            _ => EnvoyBody::Off,
-        },
+        body: envoy.word("body").unwrap_or_default(),
         metadata: envoy.flag("metadata").unwrap_or_default(),
         tls: envoy.table("tls").and_then(tls),
     }

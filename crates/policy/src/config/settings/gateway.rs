@@ -14,8 +14,8 @@ use crate::config::{
 };
 use crate::model::settings::upstream_url::is_server_name;
 use crate::{
-    AccessLogSettings, HealthCheck, LoggedResponses, ProxySettings, Route, UpstreamScheme,
-    UpstreamTls, UpstreamUrl, is_token,
+    AccessLogSettings, HealthCheck, ProxySettings, Route, UpstreamScheme, UpstreamTls, UpstreamUrl,
+    is_token,
 };
 
 /// Address of the listener if it has none.
@@ -101,11 +101,7 @@ fn access_log(table: Table<'_>) -> Option<AccessLogSettings> {
     }
     Some(AccessLogSettings {
         file: (to != "stdout").then(|| to.into()),
-        only: match table.owned("only") {
-            Some("refused") => LoggedResponses::Refused,
-            Some("failed") => LoggedResponses::Failed,
-            _ => LoggedResponses::All,
-        },
+        only: table.word("only").unwrap_or_default(),
         sample_percent: table.percent("sample").unwrap_or(100),
         fields,
     })

@@ -14,12 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use ratekeeper_core::{Key, KeyBuilder, Nanos};
+use strum::{AsRefStr, EnumString, VariantNames};
 
 /// Maximum number of keys of all limits.
 pub const MAX_BY_HAND: usize = 10_000;
 
 /// What happens to the requests of a key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, AsRefStr, VariantNames)]
+#[strum(serialize_all = "lowercase")]
 pub enum HandAct {
     /// They are refused.
     Ban,
@@ -53,23 +55,6 @@ pub struct ByHand {
     /// True once a key was set.
     is_used: AtomicBool,
     table: ArcSwap<HandTable>,
-}
-
-impl HandAct {
-    /// Returns the act with this name.
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Ban, Self::Allow]
-            .into_iter()
-            .find(|act| act.word() == word)
-    }
-
-    /// Returns its name: `ban` or `allow`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Ban => "ban",
-            Self::Allow => "allow",
-        }
-    }
 }
 
 impl HandEntry {
@@ -131,7 +116,7 @@ impl HandTable {
         let mut rows = KeyBuilder::new(&mut bytes);
         for (limit, keys) in &self.limits {
             for (key, entry) in keys {
-                let (act, end) = (entry.act.word(), entry.until_unix_millis.to_le_bytes());
+                let (act, end) = (entry.act.as_ref(), entry.until_unix_millis.to_le_bytes());
                 rows.part(limit.as_bytes()).part(key);
                 rows.part(act.as_bytes()).part(&end);
             }
@@ -151,8 +136,8 @@ impl HandTable {
             (parts.next(), parts.next(), parts.next(), parts.next())
         {
             let text = |part| std::str::from_utf8(part).ok();
-            let act = text(act).and_then(HandAct::parse);
-            if let (Some(limit), Some(act), Ok(end)) = (text(limit), act, end.try_into()) {
+            let act = text(act).unwrap_or_default().parse();
+            if let (Some(limit), Ok(act), Ok(end)) = (text(limit), act, end.try_into()) {
                 let entry = HandEntry {
                     act,
                     until_unix_millis: u64::from_le_bytes(end),

@@ -74,13 +74,9 @@ impl Description {
 /// Returns the parts that depend on no other rule.
 fn parts(rule: &Rule) -> Value {
     let algorithm = &rule.limit.algorithm;
-    let (reached, gate) = match &rule.role {
-        Role::Limit => ("limit", None),
-        Role::Soft => ("soft", None),
-        Role::Elastic(gate) => ("elastic", Some(gate)),
-        Role::Allowance => ("allowance", None),
-        Role::Candidate => ("candidate", None),
-        Role::Seen => ("seen", None),
+    let gate = match &rule.role {
+        Role::Elastic(gate) => Some(gate),
+        _ => None,
     };
     let (share, client) = (rule.least_served(), rule.ordinary_rate());
     let ordinary = rule.priority.is_some().then(|| rule.ordinary());
@@ -89,8 +85,8 @@ fn parts(rule: &Rule) -> Value {
     json!({
         "name": &*rule.limit.name,
         "line": rule.line,
-        "mode": rule.mode.word(),
-        "role": reached,
+        "mode": rule.mode.as_ref(),
+        "role": rule.role.as_ref(),
         "while": gate.map(|it| json!({ "signal": it.signal().name(), "below": it.below() })),
         "limit": rule.text,
         "algorithm": algorithm.name(),

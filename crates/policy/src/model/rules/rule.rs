@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ratekeeper_core::{
     Algorithm as _, AnyAlgorithm, Key, Limit, Mode, Nanos, Origin, Permits, Quota, Share, Window,
 };
+use strum::{AsRefStr, EnumString, IntoStaticStr};
 
 use crate::model::matching::descriptor::MAX_ENTRIES;
 use crate::model::rules::cost::amount;
@@ -310,7 +311,8 @@ impl Rule {
 }
 
 /// How a rule is reached.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Role {
     /// By its `match`.
     #[default]
@@ -332,7 +334,8 @@ pub enum Role {
 pub(crate) const MAX_OTHERWISE: usize = 4;
 
 /// `mode = "enforce" | "shadow" | "off"`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, EnumString, AsRefStr, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum RuleMode {
     /// Decides and refuses.
     #[default]
@@ -350,15 +353,6 @@ impl RuleMode {
             Self::Enforce => Some(Mode::Enforce),
             Self::Shadow => Some(Mode::Shadow),
             Self::Off => None,
-        }
-    }
-
-    /// Returns the policy's word for it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Enforce => "enforce",
-            Self::Shadow => "shadow",
-            Self::Off => "off",
         }
     }
 }

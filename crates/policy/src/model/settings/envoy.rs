@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ratekeeper_core::Outage;
+use strum::EnumString;
 
 use crate::Tls;
 
@@ -53,7 +54,8 @@ pub struct EnvoyDoor {
 }
 
 /// Header fields that Envoy is asked to add.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum EnvoyHeaders {
     /// None.
     #[default]
@@ -61,6 +63,7 @@ pub enum EnvoyHeaders {
     /// `RateLimit-Policy` and `RateLimit`.
     Ietf,
     /// A field each for limit, remaining and reset, as the Go service sends them.
+    #[strum(serialize = "draft-03")]
     Draft03,
 }
 
@@ -86,7 +89,8 @@ impl Default for EnvoyHeaderNames {
 }
 
 /// The body of a refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum EnvoyBody {
     /// Envoy's own body, which is empty.
     #[default]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ratekeeper_core::{Gcra, Nanos};
+use strum::EnumString;
 
 use crate::{Matcher, Priority, Tls, UpstreamTls, UpstreamUrl};
 
@@ -159,7 +160,8 @@ pub struct AccessLogSettings {
 }
 
 /// The responses that have a line in the access log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum LoggedResponses {
     /// All.
     #[default]

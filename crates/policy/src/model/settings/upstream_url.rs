@@ -13,6 +13,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use strum::{Display, EnumString};
+
 use crate::ValueError;
 
 const EXAMPLE: &str = "write for example upstream = \"http://127.0.0.1:3000\"";
@@ -50,7 +52,8 @@ pub struct UpstreamTls {
 }
 
 /// The protocol of an upstream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Display, EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum UpstreamScheme {
     /// `http`: HTTP/1.1 without TLS.
     Http,
@@ -63,18 +66,6 @@ pub enum UpstreamScheme {
 }
 
 impl UpstreamScheme {
-    const WITH_HOST: [Self; 3] = [Self::Http, Self::H2c, Self::Https];
-
-    /// Returns the word before `://`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::H2c => "h2c",
-            Self::Https => "https",
-            Self::Unix => "unix",
-        }
-    }
-
     const fn default_port(self) -> u16 {
         match self {
             Self::Http | Self::H2c => 80,
@@ -112,11 +103,9 @@ impl FromStr for UpstreamUrl {
                 port: 0,
             });
         }
-        let read = UpstreamScheme::WITH_HOST.into_iter().find_map(|scheme| {
-            let rest = text.strip_prefix(scheme.name())?.strip_prefix("://")?;
-            Some((scheme, rest))
-        });
-        let Some((scheme, rest)) = read else {
+        let read = text.split_once("://");
+        let read = read.and_then(|(scheme, rest)| Some((scheme.parse().ok()?, rest)));
+        let Some((scheme, rest)): Option<(UpstreamScheme, _)> = read else {
             let url = format!("http://{text}");
             let help = match url.parse::<Self>() {
                 Ok(_) if !text.contains("://") => format!("write \"{url}\""),
@@ -176,7 +165,7 @@ impl fmt::Display for UpstreamUrl {
         if self.scheme == UpstreamScheme::Unix {
             return write!(f, "unix:{}", self.host);
         }
-        write!(f, "{}://{}:{}", self.scheme.name(), self.host, self.port)
+        write!(f, "{}://{}:{}", self.scheme, self.host, self.port)
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) fn state(shared: &ServiceContext) -> Value {
     let changes = changes.iter().map(|change| {
         json!({
             "at": rfc3339(change.unix_millis),
-            "kind": change.kind.name(),
+            "kind": change.kind.as_ref(),
             "text": &*change.text,
             "by": change.by.map(|by| by.to_string()),
         })
@@ -43,7 +43,7 @@ pub(super) fn state(shared: &ServiceContext) -> Value {
         "version": policy.version,
         "sha": &*policy.sha,
         "applied_at": rfc3339(shared.observers.metrics.applied_at_seconds() * 1_000),
-        "reveal_keys": policy.settings.reveal_keys.word(),
+        "reveal_keys": policy.settings.reveal_keys.as_ref(),
         "writes": shared.access.lets_operators_write(),
         "rejected": shared.observers.metrics.is_rejected(),
         "counts": shared.observers.history.total().ranges(CHART_SPANS),

@@ -115,5 +115,6 @@ fn numbers(limit: &RateLimitOverride) -> Result<Numbers, GrpcStatus> {
 
 fn unit_of(limit: &RateLimitOverride) -> Result<Unit, GrpcStatus> {
     let missing = "the `limit` of a descriptor has no unit or an unknown one";
-    Unit::from_name(limit.unit().as_str_name()).ok_or_else(|| wrong(missing))
+    let unit = limit.unit().as_str_name().parse();
+    unit.map_err(|_| wrong(missing))
 }

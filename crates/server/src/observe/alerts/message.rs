@@ -58,7 +58,7 @@ pub(crate) fn described(notice: &AlertNotice, since_unix_millis: u64) -> Value {
     let mut described = json!({
         "id": &*notice.id,
         "limit": &*notice.limit,
-        "mode": notice.mode.word(),
+        "mode": notice.mode.as_ref(),
         "above_percent": notice.alert.above_percent,
         "for_ms": notice.alert.hold.as_millis_ceil(),
         "usage_percent": notice.usage_percent,

@@ -15,6 +15,7 @@ use ratekeeper::Clock;
 use ratekeeper_core::{LimitId, Outage, Time};
 use ratekeeper_policy::{HandAct, Policy, Rule, WallTime};
 use ratekeeper_store::AnyStore;
+use strum::VariantNames;
 
 use super::durations::WAITS;
 use super::family::{MetricList, OTHER, double};
@@ -183,8 +184,7 @@ impl<'s> LimitsSnapshot<'s> {
         let by_hand = self.all().map(|it| (&*it.name, by_hand(it)));
         let by_hand: Vec<_> = by_hand.collect();
         if by_hand.iter().any(|(_, counts)| *counts != [0; 2]) {
-            let acts = [HandAct::Ban, HandAct::Allow].map(HandAct::word);
-            table::BY_HAND_KEYS.rows(out, &acts, by_hand);
+            table::BY_HAND_KEYS.rows(out, HandAct::VARIANTS, by_hand);
         }
         table::LIMITS_FOLDED.write(out, (self.limits.len() - self.apart) as u64);
         let active = self.each().filter(|it| it.rule.active.is_some());

@@ -63,7 +63,7 @@ impl MetricSources<'_> {
         table::REPORTS.counters(out, ReportResult::VARIANTS, reports);
         table::REPORTS_EXPECTED.write(out, metrics.reports_expected.count());
         let changes = &metrics.override_changes;
-        table::OVERRIDE_CHANGES.counters(out, &OverrideAct::NAMES, changes);
+        table::OVERRIDE_CHANGES.counters(out, OverrideAct::VARIANTS, changes);
         table::GRANTS.counters(out, GrantResult::VARIANTS, &metrics.grants);
         table::RLS_HITS.begin(out);
         let hits = metrics.rules.snapshot();

@@ -13,6 +13,7 @@ use ratekeeper_policy::envoy::Unit;
 use ratekeeper_wire::RateLimitResponse;
 use ratekeeper_wire::rate_limit_response::rate_limit::Unit as WireUnit;
 use ratekeeper_wire::rate_limit_response::{Code, DescriptorStatus, RateLimit};
+use strum::VariantArray;
 
 use super::fields::{self, header};
 use crate::doors::auth::DECISION;
@@ -87,7 +88,7 @@ pub(super) const fn code(over: bool) -> Code {
 fn limit(report: &LimitReport<'_>) -> RateLimit {
     let (quota, window) = report.quota_per_window();
     let fits = |seconds: u64| {
-        let mut longest_first = Unit::ALL.into_iter().rev();
+        let mut longest_first = Unit::VARIANTS.iter().copied().rev();
         let unit = longest_first.find(|unit| seconds.is_multiple_of(unit.seconds()))?;
         Some((fields::wire_unit(unit), seconds / unit.seconds()))
     };

@@ -57,7 +57,7 @@ fn report<'a>(
         Code::OverLimit => Verdict::Deny { retry_after: reset },
         _ => Verdict::Allow,
     };
-    let unit = Unit::from_name(limit.unit().as_str_name());
+    let unit: Option<Unit> = limit.unit().as_str_name().parse().ok();
     let units = u64::from(limit.unit_multiplier.unwrap_or(1));
     Some(LimitReport {
         name: &texts.name,
