@@ -84,9 +84,11 @@ enum Verb {
     /// Ask a running service for one decision, without a charge
     #[command(after_help = verbs::check::PEEK_HELP)]
     Peek(verbs::check::CheckQuestion),
-    Bans(verbs::bans::BansArgs),
+    #[command(subcommand)]
+    Bans(verbs::bans::BanAct),
     Reset(verbs::reset::ResetArgs),
-    Overrides(verbs::overrides::OverridesArgs),
+    #[command(subcommand)]
+    Overrides(verbs::overrides::OverrideAct),
     Grant(verbs::grant::GrantArgs),
     Top(verbs::top::TopArgs),
     Try(verbs::r#try::TryArgs),

@@ -12,15 +12,9 @@ use crate::output::{BAD, GOOD, NAME, paint};
 use crate::{Exit, Output, Result, words};
 
 /// Ban or allow a key of a limit in a running service for a time, and list the bans
-#[derive(Args)]
-#[command(after_help = HELP, arg_required_else_help = true)]
-pub(crate) struct BansArgs {
-    #[command(subcommand)]
-    act: BanAct,
-}
-
 #[derive(Subcommand)]
-enum BanAct {
+#[command(after_help = HELP)]
+pub(crate) enum BanAct {
     /// List the keys of a limit that are set by hand, then those banned by it, the longest first
     List {
         /// Name of the limit in the policy
@@ -45,7 +39,7 @@ enum BanAct {
 }
 
 #[derive(Args)]
-struct HandArgs {
+pub(crate) struct HandArgs {
     #[command(flatten)]
     subject: KeyArgs,
     /// Time until it ends: 30m, 1h, 7d
@@ -68,10 +62,10 @@ bans scans all keys in Redis, a few thousand at a time.
 
 Exit codes: 0 done; 1 no key is banned or allowed, or was; 2 usage, or no service.";
 
-impl BansArgs {
+impl BanAct {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
-        match self.act {
-            BanAct::List { limit, top, call } => {
+        match self {
+            Self::List { limit, top, call } => {
                 let answer = list(&call.client()?, &limit, top)?;
                 let listed = ["by_hand", "bans"].map(|name| answer[name].as_array());
                 let bans: Vec<&Value> = listed.into_iter().flatten().flatten().collect();
@@ -87,9 +81,9 @@ impl BansArgs {
                 }
                 Ok(Exit::done_if(!bans.is_empty()))
             }
-            BanAct::Add(set) => set.call("ban", output),
-            BanAct::Allow(set) => set.call("allow", output),
-            BanAct::Lift { subject, call } => {
+            Self::Add(set) => set.call("ban", output),
+            Self::Allow(set) => set.call("allow", output),
+            Self::Lift { subject, call } => {
                 let answer = call
                     .client()?
                     .call("DELETE", "/v1/bans", &query(&subject))?;

@@ -8,15 +8,9 @@ use crate::output::{NAME, paint};
 use crate::{Exit, Output, Result, words};
 
 /// List, set and remove overrides in a running service: other numbers for single keys
-#[derive(Args)]
-#[command(after_help = HELP, arg_required_else_help = true)]
-pub(crate) struct OverridesArgs {
-    #[command(subcommand)]
-    act: OverrideAct,
-}
-
 #[derive(Subcommand)]
-enum OverrideAct {
+#[command(after_help = HELP)]
+pub(crate) enum OverrideAct {
     /// List the overrides of the file that the policy names
     List {
         /// Name of a limit in the policy [default: all]
@@ -53,7 +47,7 @@ enum OverrideAct {
 }
 
 #[derive(Args)]
-struct SubjectArgs {
+pub(crate) struct SubjectArgs {
     /// Name of the limit in the policy
     limit: String,
     /// Value of its key, as in the file: acme-* is a pattern, acme-\* one key; PART=VALUE;PART=VALUE
@@ -75,10 +69,10 @@ Exit codes: 0 done; 1 no such override; 2 usage, refused, or no service.";
 
 const PATH: &str = "/v1/overrides";
 
-impl OverridesArgs {
+impl OverrideAct {
     pub(crate) fn run(self, output: &mut Output) -> Result<Exit> {
-        match self.act {
-            OverrideAct::List { limit, top, call } => {
+        match self {
+            Self::List { limit, top, call } => {
                 let top = top.to_string();
                 let mut query = vec![("top", &*top)];
                 query.extend(limit.as_deref().map(|limit| ("limit", limit)));
@@ -94,7 +88,7 @@ impl OverridesArgs {
                 }
                 Ok(Exit::done_if(answer["count"] != 0))
             }
-            OverrideAct::Set {
+            Self::Set {
                 subject,
                 set,
                 until,
@@ -109,7 +103,7 @@ impl OverridesArgs {
                 call.show(&answer, output, line(&answer))?;
                 Ok(Exit::Done)
             }
-            OverrideAct::Remove { subject, call } => {
+            Self::Remove { subject, call } => {
                 let answer = call.client()?.call("DELETE", PATH, &subject.query())?;
                 let file = text(&answer["file"]);
                 let done = if answer["removed"] == 0 {
