@@ -80,14 +80,6 @@ struct Identity {
     is_exposed: bool,
 }
 
-/// The result of reading the files again.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Refreshed {
-    Unchanged,
-    Replaced,
-    Refused(String),
-}
-
 impl Certificates {
     /// Reads the files for the first time.
     ///
@@ -147,9 +139,12 @@ impl Certificates {
         expiring.chain(exposed).collect()
     }
 
-    /// Reads the files again. Refused contents are not judged again until they change; files that
+    /// Reads the files again; returns true if there are new certificates.
+    ///
+    /// # Errors
+    /// A sentence about the new contents. They are not judged again until they change; files that
     /// cannot be read are refused once, at the second look with the same error.
-    pub(super) fn refresh(&self) -> Refreshed {
+    pub(super) fn refresh(&self) -> Result<bool, String> {
         let mut seen = self.seen.lock();
         let mut failing = self.failing.lock();
         let (settings, seen) = &mut *seen;
@@ -159,24 +154,17 @@ impl Certificates {
                 let before = if failing.0 == why { failing.1 } else { 0 };
                 *failing = (why.clone(), before.saturating_add(1));
                 // The files may be in the middle of being replaced: the second look decides.
-                return match before {
-                    1 => Refreshed::Refused(why),
-                    _ => Refreshed::Unchanged,
-                };
+                return if before == 1 { Err(why) } else { Ok(false) };
             }
         };
         *failing = (String::new(), 0);
         if files == *seen {
-            return Refreshed::Unchanged;
+            return Ok(false);
         }
         *seen = files;
-        match seen.current(settings, self.protocols) {
-            Ok(current) => {
-                self.current.store(Arc::new(current));
-                Refreshed::Replaced
-            }
-            Err(why) => Refreshed::Refused(why),
-        }
+        let current = seen.current(settings, self.protocols)?;
+        self.current.store(Arc::new(current));
+        Ok(true)
     }
 }
 
@@ -407,7 +395,7 @@ mod tests {
         assert_eq!(certificates.warnings(END + 1), [expired]);
 
         std::fs::set_permissions(&settings.key, mode(0o644)).unwrap();
-        assert_eq!(certificates.refresh(), Refreshed::Replaced);
+        assert_eq!(certificates.refresh(), Ok(true));
         let warnings = certificates.warnings(0);
         assert!(warnings[0].contains("run chmod 600"), "{warnings:?}");
         assert!(!format!("{certificates:?}").contains("PRIVATE"));
@@ -446,15 +434,12 @@ kXNcs3wvCMI=
         let away = directory.path().join("away.key");
         for _ in 0..2 {
             std::fs::rename(&settings.key, &away).unwrap();
-            assert_eq!(certificates.refresh(), Refreshed::Unchanged);
-            let refused = certificates.refresh();
-            let Refreshed::Refused(why) = &refused else {
-                panic!("{refused:?}");
-            };
+            assert_eq!(certificates.refresh(), Ok(false));
+            let why = certificates.refresh().unwrap_err();
             assert!(why.contains("site.key"), "{why}");
-            assert_eq!(certificates.refresh(), Refreshed::Unchanged);
+            assert_eq!(certificates.refresh(), Ok(false));
             std::fs::rename(&away, &settings.key).unwrap();
-            assert_eq!(certificates.refresh(), Refreshed::Unchanged);
+            assert_eq!(certificates.refresh(), Ok(false));
         }
     }
 }

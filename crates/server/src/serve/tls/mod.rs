@@ -18,8 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
+use self::certificates::Certificates;
 pub(crate) use self::certificates::trusting;
-use self::certificates::{Certificates, Refreshed};
 use super::pulse::Pulse;
 use crate::Door;
 use crate::counter::Counter;
@@ -76,17 +76,17 @@ impl ListenerTls {
     pub(crate) fn refresh(&self) -> Option<String> {
         let door = self.door;
         match self.certificates.refresh() {
-            Refreshed::Replaced => {
+            Ok(true) => {
                 self.reloads[0].add(1);
                 Some(format!("the {door} listener has new certificates"))
             }
-            Refreshed::Refused(why) => {
+            Err(why) => {
                 self.reloads[1].add(1);
                 Some(format!(
                     "the {door} listener keeps its certificates; invalid new ones: {why}"
                 ))
             }
-            Refreshed::Unchanged => None,
+            Ok(false) => None,
         }
     }
 }
