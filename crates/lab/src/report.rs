@@ -60,7 +60,8 @@ pub struct AdmissionCounts {
 }
 
 /// Reason why a workload was not played to its end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, strum::AsRefStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Stop {
     /// Refused requests are counted as well, so clients that go on asking keep the limit shut.
     RefusalsCount {

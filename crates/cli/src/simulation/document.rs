@@ -22,7 +22,7 @@ pub(crate) fn outcome(outcome: &SimulatedLimit) -> Value {
     document["most_in_window"] = report.most_within(subject.window).into();
     document["bound_in_window"] = subject.algorithm.bound(subject.window).into();
     document["decisions"] = report.decisions.into();
-    document["stopped"] = report.stop.map(stop_word).into();
+    document["stopped"] = report.stop.as_ref().map(Stop::as_ref).into();
     document["rows"] = report.rows.iter().map(row).collect();
     document["series"] = series(report);
     document
@@ -59,15 +59,6 @@ fn series(report: &Report) -> Value {
         "admitted": numbers(|bin| bin.admitted),
         "refused": numbers(|bin| bin.refused),
     })
-}
-
-const fn stop_word(stop: Stop) -> &'static str {
-    match stop {
-        Stop::RefusalsCount { .. } => "refusals_count",
-        Stop::Drought { .. } => "drought",
-        Stop::NeverFits { .. } => "never_fits",
-        Stop::TooMany => "too_many",
-    }
 }
 
 /// Returns milliseconds, with fractions.
