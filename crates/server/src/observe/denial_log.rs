@@ -149,26 +149,41 @@ impl DenialLog {
         let suppressed = limit.suppressed.take();
         let key = reveal.text(rule, outcome.key);
         let shown = shown().unwrap_or_default();
-        let by = outcome.covered_by;
-        let covering = by.and_then(|by| {
+        if let Some(by) = outcome.covered_by {
             let mut outcomes = answer.outcomes();
-            outcomes.find(|other| other.rule.limit.id == by.limit.id)
-        });
-        let event = match by {
-            Some(_) if outcome.is_soft() => "decision.soft",
-            Some(_) => "decision.covered",
-            None if outcome.refuses() => "decision.denied",
-            None => "decision.shadow_denied",
+            let covering = outcomes.find(|other| other.rule.limit.id == by.limit.id);
+            let event = if outcome.is_soft() {
+                "decision.soft"
+            } else {
+                "decision.covered"
+            };
+            tracing::info!(
+                event,
+                limit,
+                mode,
+                key,
+                covered_by = &*by.limit.name,
+                remaining = covering.map(|other| other.decision.remaining.get()),
+                retry_after_ms,
+                suppressed,
+                method = shown.method,
+                path = shown.path,
+                request_id = shown.id,
+            );
+            return;
+        }
+        let event = if outcome.refuses() {
+            "decision.denied"
+        } else {
+            "decision.shadow_denied"
         };
         tracing::info!(
             event,
             limit = &*rule.limit.name,
             mode = shown_mode(outcome).as_ref(),
             key,
-            covered_by = by.map(|by| &*by.limit.name),
-            remaining = covering.map(|other| other.decision.remaining.get()),
             retry_after_ms,
-            count = count.filter(|_| by.is_none()),
+            count,
             suppressed,
             method = shown.method,
             path = shown.path,
