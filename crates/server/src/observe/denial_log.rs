@@ -148,6 +148,8 @@ impl DenialLog {
         }
         let suppressed = limit.suppressed.take();
         let key = reveal.text(rule, outcome.key);
+        let mode = shown_mode(outcome);
+        let (limit, mode) = (&*rule.limit.name, mode.as_ref());
         let shown = shown().unwrap_or_default();
         if let Some(by) = outcome.covered_by {
             let mut outcomes = answer.outcomes();
@@ -179,8 +181,8 @@ impl DenialLog {
         };
         tracing::info!(
             event,
-            limit = &*rule.limit.name,
-            mode = shown_mode(outcome).as_ref(),
+            limit,
+            mode,
             key,
             retry_after_ms,
             count,
