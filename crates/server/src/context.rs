@@ -195,22 +195,17 @@ impl ServiceContext {
         self.observers.metrics.process.store_failed(error, now);
     }
 
-    /// Returns true if this is the first report of an untrusted proxy in this hour of that policy.
-    pub(crate) fn first_untrusted(&self, version: u32) -> bool {
-        let hour = NoticeHour::new(version, self.now()).word();
-        let reported = &self.untrusted_reported;
-        reported.load(Ordering::Relaxed) != hour && reported.swap(hour, Ordering::Relaxed) != hour
-    }
-
     /// Gives a notice, if it is the first about proxies in this hour: all clients of `peer` count
     /// as one.
     pub(crate) fn notice_of_proxy(&self, version: u32, peer: IpAddr, why: impl FnOnce() -> String) {
-        if self.first_untrusted(version) {
-            let peer = if peer.is_unspecified() {
-                "unix:".to_owned() // as trusted_proxies names it
-            } else {
-                peer.to_string()
-            };
+        let hour = NoticeHour::new(version, self.now()).word();
+        let reported = &self.untrusted_reported;
+        if reported.load(Ordering::Relaxed) != hour
+            && reported.swap(hour, Ordering::Relaxed) != hour
+        {
+            // As `trusted_proxies` names it.
+            let unix = peer.is_unspecified().then(|| "unix:".to_owned());
+            let peer = unix.unwrap_or_else(|| peer.to_string());
             self.sink.notice(format!("RK-W101: {peer} {}", why()));
         }
     }
@@ -241,6 +236,20 @@ impl ServiceContext {
                 )
             });
         }
+        let client = policy.client_ip.identify(peer, &lines);
+        let known = [client, peer.to_canonical()];
+        if is_private(client) && known[0] != known[1] {
+            let mut wider = policy.client_ip.clone();
+            wider.trusted_proxies.push(client.into());
+            if !known.contains(&wider.identify(peer, &lines)) {
+                self.notice_of_proxy(policy.version, client, || {
+                    format!(
+                        "is behind another address in `{field}` and no trusted proxy, so all of \
+                         its clients count as one; add it to `trusted_proxies` in [client_ip]"
+                    )
+                });
+            }
+        }
     }
 }
 
@@ -251,6 +260,14 @@ pub(crate) const CLIENT_FIELDS: [&str; 4] = [
     "x-real-ip",
     "cf-connecting-ip",
 ];
+
+/// Returns true for an address of a private network, which proxies have and visitors seldom.
+pub(crate) const fn is_private(peer: IpAddr) -> bool {
+    match peer {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_loopback() || ip.is_unspecified(),
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_loopback(),
+    }
+}
 
 /// An hour of the service under one policy, in which a notice is given once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -23,7 +23,6 @@ mod preflight;
 mod refusal;
 mod upstreams;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::request::Parts;
@@ -50,7 +49,7 @@ use crate::StartError;
 use crate::admin::readiness;
 use crate::capacity::Capacity;
 use crate::clock::ServiceClock;
-use crate::context::{CLIENT_FIELDS, ServiceContext};
+use crate::context::{CLIENT_FIELDS, ServiceContext, is_private};
 use crate::observe::denial_log::{LoggedRequest, REQUEST_ID};
 use crate::observe::metrics::Protocol;
 use crate::serve::connection_state::HeadBounds;
@@ -337,14 +336,6 @@ impl ProxyDoor {
     fn put_own(&self, origin: Option<&HeaderValue>, id: HeaderValue, headers: &mut HeaderMap) {
         headers.insert(X_REQUEST_ID, id);
         refusal::put_cors(&self.settings.cors, origin, headers);
-    }
-}
-
-/// Returns true for an address of a private network, which proxies have and visitors seldom.
-const fn is_private(peer: IpAddr) -> bool {
-    match peer {
-        IpAddr::V4(ip) => ip.is_private() || ip.is_loopback() || ip.is_unspecified(),
-        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_loopback(),
     }
 }
 

@@ -56,6 +56,13 @@ fn a_trusted_proxy_that_names_no_client_is_noticed_when_it_is_refused() {
         ("x-forwarded-for", "127.0.0.1", 0),
         ("x-real-ip", "192.0.2.1", 1),
         ("x-other", "192.0.2.1", 0),
+        // Another proxy is between the client and the trusted one.
+        ("x-forwarded-for", "192.0.2.1, 10.0.0.5", 1),
+        ("x-forwarded-for", "10.0.0.7, 10.0.0.5", 1),
+        ("x-forwarded-for", "192.0.2.1, 192.0.2.2", 0),
+        ("x-forwarded-for", "10.0.0.5", 0),
+        ("x-forwarded-for", "unknown, 10.0.0.5", 0),
+        ("x-forwarded-for", "10.0.0.5, 127.0.0.1", 0),
     ] {
         let trusted = "[client_ip]\ntrusted_proxies = [\"127.0.0.1\"]\n";
         let proxy = Proxy::start(&[upstream.address], "", &format!("{trusted}{ONE}"));
