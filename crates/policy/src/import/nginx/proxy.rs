@@ -128,11 +128,7 @@ pub(super) fn write(places: &[NginxPlace], upstreams: &UpstreamBlocks, writer: &
     let table = format!("[listen.proxy]\nupstream = {}\n", list(default));
     writer.table("proxy_pass", &mut tables, &table);
     let several: BTreeSet<_> = passed.iter().map(|(_, urls)| urls).collect();
-    let routes = if several.len() > 1 {
-        passed.len() - 1
-    } else {
-        0
-    };
+    let routes = usize::from(several.len() > 1) * (passed.len() - 1);
     for (index, (place, urls)) in passed.iter().enumerate().take(MAX_AREAS) {
         // Neither of two servers with one name at two ports is above the other.
         let meets = |first: &Area| {

@@ -61,13 +61,11 @@ pub(super) fn ports(block: &[Directive]) -> Vec<String> {
     let mut ports = Vec::new();
     for listen in named(block, "listen") {
         let address = listen.words.first().map_or("", String::as_str);
-        let (host, end) = address.rsplit_once(':').unwrap_or(("", address));
-        let is_port = !end.is_empty() && end.bytes().all(|it| it.is_ascii_digit() || it == b'-');
-        let (host, end) = if is_port {
-            (host, end)
-        } else {
-            (address, DEFAULT_PORT)
-        };
+        let ends = address.rsplit_once(':').unwrap_or(("", address));
+        let is_port = |it: u8| it.is_ascii_digit() || it == b'-';
+        let has_port = !ends.1.is_empty() && ends.1.bytes().all(is_port);
+        let ends = Some(ends).filter(|_| has_port);
+        let (host, end) = ends.unwrap_or((address, DEFAULT_PORT));
         let port = match host {
             "" | "*" | "0.0.0.0" | "[::]" => end.to_owned(),
             host => format!("{host}:{end}"),
