@@ -110,7 +110,6 @@ fn a_report_finds_its_charge_under_other_numbers_of_the_key() {
     for (before, after) in [
         (None, Some(("ann", 30))),
         (Some(("ann", 20)), Some(("ann", 30))),
-        (Some(("ann", 20)), Some(("ann", 100))),
         (Some(("ann", 20)), None),
         (Some(("a*", 20)), Some(("a*", 30))),
         (Some(("a*", 20)), None),
@@ -136,6 +135,31 @@ fn a_report_finds_its_charge_under_other_numbers_of_the_key() {
                 }
             }
         }
+    }
+}
+
+/// Time has paid next to nothing: a part of a permit counts as paid.
+#[test]
+fn a_raised_override_gives_back_as_a_raised_limit_does() {
+    let limit = |number: u64| {
+        format!(
+            "[[limit]]\nname = \"tokens\"\nkey = [\"attr:user\"]\nlimit = \"{number}/2000h\"\n\
+             cost = {{ reserve = \"attr:max_tokens\" }}\n"
+        )
+    };
+    let one = |number: u64| {
+        let key = "key = { \"attr:user\" = \"ann\" }";
+        let set = format!("[[override]]\nlimit = \"tokens\"\n{key}\nset = \"{number}/2000h\"\n");
+        limit(7) + &set
+    };
+    for (before, after) in [(limit(20), limit(100)), (one(20), one(100))] {
+        let keeper = keeper(&before);
+        let answer = check(&keeper, &[("user", "ann"), ("max_tokens", "5")]);
+        keeper.clock().advance(Nanos::from_millis(1));
+        keeper.install(policy(&after));
+        let costs = Report::default().cost(1);
+        assert_eq!(report(&keeper, &answer, &costs), Reported::Corrected);
+        assert_eq!(left(&keeper, "ann"), [98], "{after}");
     }
 }
 
@@ -214,5 +238,6 @@ fn an_open_charge_is_found_by_the_override_and_the_day_of_its_key() {
         let (charged, counted) = (on_day(charged), on_day(counted));
         assert_eq!(found(&dated, &charged), Some(counted), "{case}");
         assert_eq!(found(&dated, "l=gone@15").is_some(), user != "ann");
+        assert!(found(&plain, "l=60h").is_some(), "a spacing");
     }
 }

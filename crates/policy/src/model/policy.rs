@@ -8,7 +8,7 @@ mod entries;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ratekeeper_core::{Key, Limit, Origin};
+use ratekeeper_core::{Key, Limit, Nanos, Origin};
 
 use crate::model::client::claims::LazyClaims;
 use crate::model::keys::key_part::Around;
@@ -253,9 +253,10 @@ impl Policy {
         if let Some((Allowance::Variant(first), _)) = rule.variants.overrides.find(&ask) {
             return on_day(first as usize + 1); // behind the rule's own
         }
-        // A plan that is gone has a letter in its name, and no `/`.
+        // A plan that is gone has a letter in its name, and no `/`; a `spacing` is a time.
         let has_letter = numbers.contains(|letter: char| letter.is_ascii_alphabetic());
-        let is_override = !has_letter || numbers.contains('/');
+        let is_time = numbers.parse::<Nanos>().is_ok();
+        let is_override = !has_letter || numbers.contains('/') || is_time;
         let same = rule.limits().find(|limit| &*limit.name == name);
         same.or_else(|| on_day(0).filter(|_| is_override))
     }
