@@ -132,7 +132,7 @@ fn a_foreign_value_affects_its_key_only() {
     let _ = admitted(http, "/local", "eve", 50);
     let log = service.process.log_with("store.foreign");
     assert_eq!(log.matches("store.foreign").count(), 1, "{log}");
-    assert!(log.contains("a value of `{..}:local`"), "{log}");
+    assert!(log.contains("a value under limit `local`"), "{log}");
     assert!(!log.contains("{eve}"), "{log}");
     let eve = r#"{"request":{"path":"/local"},"attributes":{"run":"eve"}}"#;
     let reset = Visitor::at(1).post_json(service.admin(), "/v1/reset", eve);

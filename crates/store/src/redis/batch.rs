@@ -251,11 +251,10 @@ pub(super) fn state_of(item: &Item, bytes: &[u8], now: UnixMicros) -> Result<Any
 }
 
 fn foreign(item: &Item) -> Trouble {
-    let name = String::from_utf8_lossy(&item.name);
-    // The subject, between braces, may be an address that no log may have.
-    let end = name.rsplit('}').next().unwrap_or_default();
+    // Not the key: it may be an address that no log may have.
+    let limit = &item.limit.label.limit;
     Trouble::Foreign(format!(
-        "a value of `{{..}}{end}` is not a state of its limit"
+        "a value under limit `{limit}` is not a state of it"
     ))
 }
 
