@@ -8,10 +8,8 @@
 
 use std::sync::Arc;
 
-#[cfg(feature = "tower")]
-use ratekeeper_core::Nanos;
 use ratekeeper_core::{
-    AnyAlgorithm, Charge, Concurrency, Decision, Key, LeaseId, Lend, Limit, Permits, Time,
+    AnyAlgorithm, Charge, Concurrency, Decision, Key, LeaseId, Lend, Limit, Nanos, Permits, Time,
 };
 use ratekeeper_store::{Decide, Hold, MemoryStore, Release, Renew};
 

@@ -84,7 +84,7 @@ struct Trial {
     /// Maximum gain from half an hour.
     extra: u64,
     admitted: AtomicU64,
-    /// Calls that were not answered in time.
+    /// Calls that were not answered in time, or whose turn did not come.
     lost: AtomicU64,
 }
 
@@ -119,7 +119,7 @@ async fn ask(store: Arc<RedisStore>, trial: Arc<Trial>, stop: Arc<AtomicBool>) {
                 let passed = u64::from(decided.admitted);
                 trial.admitted.fetch_add(passed, Ordering::Relaxed);
             }
-            Err(StoreError::Unavailable(_)) => {
+            Err(StoreError::Unavailable(_) | StoreError::Partly(_)) => {
                 trial.lost.fetch_add(1, Ordering::Relaxed);
             }
             Err(other) => panic!("{other}"),
