@@ -139,14 +139,19 @@ impl Gather {
         requests: impl IntoIterator<Item = WaitingRequest>,
     ) {
         if let Some(home) = queue.lanes.enter(way, requests) {
-            let flight = Flight {
-                gather: Arc::clone(self),
-                way,
-                home,
-                has_landed: false,
-            };
-            queue.errands.push(Errand::Carry(flight));
+            // Not the caller's, which may be idle by now; there is none while a runtime ends.
+            let home = Handle::try_current().unwrap_or(home);
+            self.start(queue, way, home);
         }
+    }
+
+    fn start(self: &Arc<Self>, queue: &mut BatchQueue, way: LaneKey, home: Handle) {
+        queue.errands.push(Errand::Carry(Flight {
+            gather: Arc::clone(self),
+            way,
+            home,
+            has_landed: false,
+        }));
     }
 
     /// Performs the next step of a key's pace.
@@ -191,7 +196,11 @@ impl Drop for Flight {
                 let gone = queue.lanes.strand(way, &self.home);
                 queue.lanes.land(way);
                 gather.leave(queue, way, gone);
-                gather.take_off(queue, way, []);
+                if !queue.lanes.is_empty(way)
+                    && let Some(home) = queue.lanes.enter(way, [])
+                {
+                    gather.start(queue, way, home);
+                }
             });
         }
     }

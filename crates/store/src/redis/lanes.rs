@@ -48,7 +48,7 @@ struct Lane {
 }
 
 impl Lanes {
-    /// Queues requests; returns the runtime on which another worker must be started for them.
+    /// Queues requests; returns the runtime of the last one if another worker must be started.
     pub(super) fn enter(
         &mut self,
         way: LaneKey,
@@ -56,7 +56,7 @@ impl Lanes {
     ) -> Option<Handle> {
         let lane = self.0.entry(way).or_default();
         lane.waiting.extend(requests);
-        let leaves = lane.waiting.front().filter(|_| lane.flying < FLIGHTS);
+        let leaves = lane.waiting.back().filter(|_| lane.flying < FLIGHTS);
         let home = leaves?.home.clone();
         lane.flying += 1;
         Some(home)

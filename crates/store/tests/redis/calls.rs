@@ -309,6 +309,31 @@ fn a_runtime_that_ends_leaves_the_key_to_others() {
     assert!(!one.block_on(ask()).unwrap().admitted, "three in all");
 }
 
+/// A call that waits on a runtime which nobody drives holds up no other one's.
+#[test]
+fn an_idle_runtime_holds_up_no_other() {
+    let builder = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+    };
+    let [one, idle] = [builder().unwrap(), builder().unwrap()];
+    let server = Server::start(&every_program()[0], &[]);
+    let store = store_of(&server);
+    let limit = limits().remove(0);
+    idle.block_on(async {
+        let charges = [charge(&limit, b"\x01idle")];
+        tokio::select! {
+            biased;
+            _ = store.decide(&charges, Time::ZERO) => panic!("an answer without a call"),
+            () = std::future::ready(()) => {}
+        }
+    });
+    let charges = [charge(&limit, b"\x01k")];
+    let decided = one.block_on(store.decide(&charges, Time::ZERO));
+    assert!(decided.unwrap().admitted);
+}
+
 /// A debit is not answered from memory: the server may have lost the states that it refused by.
 #[test]
 fn a_debit_asks_the_server_despite_a_recent_denial() {
