@@ -324,8 +324,9 @@ impl RedisStore {
         });
         exchange.given = given.is_some();
         let names = exchange.names();
-        // What is left of the deadline is for the calls: only they say something of the server.
-        let turns = tokio::time::timeout(self.config.deadline * 3 / 4, self.turns.take(&names));
+        // A quarter of the deadline remains for the calls: only a call without an answer is a
+        // failure of the server.
+        let turns = tokio::time::timeout(self.config.deadline / 4 * 3, self.turns.take(&names));
         let crowded = |_| Trouble::Crowded("too many requests of these keys wait".into());
         let _turns = turns.await.map_err(crowded)?;
         let remembers = given.is_none();
