@@ -184,12 +184,13 @@ impl<L: PermitLender> Tending<L> {
             if open.is_empty() {
                 return;
             }
-            shortest = lease; // a change of the limit may have shortened it
+            let mut left = Vec::new();
             for some in open.chunks(RENEWED_AT_ONCE) {
                 let permits: Vec<Permit> = some.iter().flat_map(|it| it.iter().cloned()).collect();
-                let renewed = self.shared.lender.prolong(&permits).await;
-                shortest = shortest.min(renewed.unwrap_or(lease));
+                left.extend(self.shared.lender.prolong(&permits).await);
             }
+            // A change of the limit may have shortened it.
+            shortest = left.into_iter().min().map_or(shortest, |it| it.min(lease));
         }
     }
 
@@ -246,6 +247,8 @@ mod tests {
         clock: ManualClock,
         prolonged: AtomicUsize,
         returning: AtomicUsize,
+        /// What a renewal returns.
+        left: Mutex<Option<Nanos>>,
     }
 
     impl PermitLender for Far {
@@ -260,7 +263,7 @@ mod tests {
 
         async fn prolong(&self, permits: &[Permit]) -> Option<Nanos> {
             self.prolonged.fetch_add(permits.len(), Ordering::Relaxed);
-            None
+            *self.left.lock()
         }
 
         async fn sleep(&self, span: Nanos) {
@@ -303,6 +306,20 @@ mod tests {
         pass(&far, 60).await;
         assert_eq!(renewed(), 6);
         drop(again);
+    }
+
+    #[tokio::test]
+    async fn a_shorter_lease_is_renewed_in_time_while_the_store_fails() {
+        let far = Arc::new(Far::default());
+        let ledger = Ledger::new(Arc::clone(&far));
+        let held = ledger.hold(lent(60));
+        *far.left.lock() = Some(Nanos::from_secs(15));
+        pass(&far, 20).await;
+        assert_eq!(far.prolonged.load(Ordering::Relaxed), 1);
+        *far.left.lock() = None;
+        pass(&far, 15).await;
+        assert_eq!(far.prolonged.load(Ordering::Relaxed), 1 + 3);
+        drop(held);
     }
 
     #[test]
