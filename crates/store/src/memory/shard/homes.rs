@@ -88,13 +88,15 @@ impl Shard {
         limit: &Limit,
         ask: &TableAsk<'_>,
     ) -> Option<&mut dyn AnyTables> {
-        let left = self.left_elsewhere(limit, ask);
-        let tables = left.first().and_then(|(home, _)| self.tables(home.index()));
+        let home = |shard: &mut Self| Some(shard.left_elsewhere(limit, ask).first()?.0.index());
+        let mut left = home(self);
+        let tables = left.and_then(|at| self.tables(at));
         if tables.is_some_and(|tables| tables.version() <= limit.version) {
             self.move_here(limit, ask);
+            left = home(self); // if there was no room
         }
-        match self.left_elsewhere(limit, ask).first() {
-            Some((home, _)) => self.tables(home.index()),
+        match left {
+            Some(at) => self.tables(at),
             None => self.known(limit, ask.now),
         }
     }
