@@ -37,7 +37,7 @@ pub use self::events::EventExport;
 use self::message::Source;
 use super::metrics::{MetricValues, compressed};
 use crate::counter::Counter;
-use crate::serve::http_receiver::{HttpReceiver, closed};
+use crate::serve::http_receiver::{HttpReceiver, closed, next};
 use crate::{Config, StartError};
 
 /// Maximum number of events that wait.
@@ -166,15 +166,7 @@ impl Exporter {
     /// Sends events until `closing` is true and none waits.
     pub(crate) async fn send_events(self: Arc<Self>, mut closing: watch::Receiver<bool>) {
         let mut queue = self.events.lock().await;
-        loop {
-            let first = tokio::select! {
-                first = queue.recv() => first,
-                () = closed(&mut closing), if !queue.is_closed() => {
-                    queue.close(); // events that wait are still received
-                    continue;
-                }
-            };
-            let Some(first) = first else { return };
+        while let Some(first) = next(&mut queue, &mut closing).await {
             let mut records = vec![first];
             if queue.len() + 1 < MAX_BATCH {
                 tokio::select! {

@@ -22,7 +22,7 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
@@ -128,6 +128,18 @@ impl HttpReceiver {
 pub(crate) async fn closed(closing: &mut watch::Receiver<bool>) {
     // Its value holds a lock, so it is dropped here.
     drop(closing.wait_for(|closing| *closing).await);
+}
+
+/// Returns the next message; `None` once `closing` is true and no message waits.
+pub(crate) async fn next<M>(
+    queue: &mut mpsc::Receiver<M>,
+    closing: &mut watch::Receiver<bool>,
+) -> Option<M> {
+    tokio::select! {
+        message = queue.recv() => return message,
+        () = closed(closing), if !queue.is_closed() => queue.close(),
+    }
+    queue.recv().await // messages that wait are still received
 }
 
 /// Waits between two attempts; at most a second from the time at which `closing` is true, for

@@ -31,7 +31,7 @@ use super::AlertNotice;
 use super::message::{Message, signature, signing_key};
 use crate::StartError;
 use crate::counter::Counter;
-use crate::serve::http_receiver::{HttpReceiver, closed, pause};
+use crate::serve::http_receiver::{HttpReceiver, next, pause};
 
 /// Maximum number of messages that wait; as many alerts as one limit can start at once.
 const MAX_QUEUED: usize = super::MAX_WATCHED;
@@ -112,15 +112,7 @@ impl Webhook {
         mut closing: watch::Receiver<bool>,
     ) {
         let mut waiting = self.waiting.lock().await;
-        loop {
-            let message = tokio::select! {
-                message = waiting.recv() => message,
-                () = closed(&mut closing), if !waiting.is_closed() => {
-                    waiting.close(); // messages that wait are still received
-                    continue;
-                }
-            };
-            let Some(message) = message else { return };
+        while let Some(message) = next(&mut waiting, &mut closing).await {
             let delivered = self.deliver(&unix_seconds, &message, &mut closing);
             let delivered = delivered.await;
             self.counts[usize::from(!delivered)].add(1);
