@@ -238,14 +238,17 @@ impl ServiceContext {
         }
         let client = policy.client_ip.identify(peer, &lines);
         let known = [client, peer.to_canonical()];
-        if is_private(client) && known[0] != known[1] {
+        let hops = lines
+            .iter()
+            .flat_map(|(_, line)| line.split(|byte| *byte == b','));
+        if is_private(client) && known[0] != known[1] && hops.count() > 1 {
             let mut wider = policy.client_ip.clone();
             wider.trusted_proxies.push(client.into());
             if !known.contains(&wider.identify(peer, &lines)) {
                 self.notice_of_proxy(policy.version, client, || {
                     format!(
-                        "is behind another address in `{field}` and no trusted proxy, so all of \
-                         its clients count as one; add it to `trusted_proxies` in [client_ip]"
+                        "is a private address behind another one in `{field}`; if it is a proxy, \
+                         all of its clients count as one: add it to `trusted_proxies` in [client_ip]"
                     )
                 });
             }
