@@ -175,7 +175,7 @@ fn a_restart_behind_a_passed_socket_loses_no_request_and_forgets_no_usage() {
     let admitted = visits.admitted.into_inner();
     assert_eq!(admitted, 499, "500 of two processes, less the stream");
     let longest = longest.iter().max();
-    // Nobody accepts while the next process starts; a busy machine takes longer for that.
+    // No process accepts connections while the next one starts, which takes longer on a busy machine.
     let most = LONGEST_WAIT.max(2 * start);
     assert!(longest < Some(&most), "{longest:?}, start {start:?}");
 }

@@ -12,8 +12,8 @@ fields! {
             "Forwarding header; the client is its rightmost address that is not a trusted proxy.";
         optional trusted_headers: List(MAX_VALUES), "[\"x-plan\"]",
             "Headers that the trusted proxies set or remove in each request; what other headers \
-             decide is warned of (RK0314). Nobody else may reach the listener, because headers are \
-             read from each peer.";
+             decide is warned of (RK0314). Let only these proxies reach the listener, because the \
+             service reads the headers of every peer.";
         optional ipv6_prefix: Whole(1, 128), "64",
             "Bits of an IPv6 address that identify one client.";
     }
