@@ -95,20 +95,22 @@ fn a_state_has_the_highest_key_denials_by_plan_and_those_for_priority() {
     check(&fixture, &json!({ "visitor": "v" }), 3);
     check(&fixture, &json!({ "visitor": "v", "plan": "pro" }), 4);
     // A blocked key is not counted. A state between two checks has fewer.
-    let hour = json!({ "asked": 3, "keys": 2, "first": 2 });
-    let state = await_state(&fixture, &mut page, |state| {
+    let plans = json!([["pro", 0], ["team", 2], ["(other)", 7]]);
+    await_state(&fixture, &mut page, |state| {
         let api = limit(state, "api");
-        api["highest_percent"] == 100 && api["hour"] == hour && limit(state, "pages")["shed"] == 2
+        // Room was left for priority; then it was spent.
+        let is_last = api["plans"] == plans && limit(state, "pages")["shed"] == 2;
+        is_last && api["highest_percent"] == 100 && is_near(&api["hour"], [3, 2, 2])
     });
-    let [api, pages] = ["api", "pages"].map(|name| limit(&state, name));
-    assert_eq!(
-        api["plans"],
-        json!([["pro", 0], ["team", 2], ["(other)", 7]])
-    );
-    assert_eq!(
-        pages["shed"], 2,
-        "room was left for priority; then it was spent"
-    );
+}
+
+/// Returns true if the numbers of keys asked, refused, and refused for the first time are about
+/// these: a hash of one of 1,024 seeds takes two keys for one.
+fn is_near(hour: &Value, keys: [u64; 3]) -> bool {
+    let numbers = ["asked", "keys", "first"].into_iter().zip(keys);
+    let mut numbers = numbers.map(|(name, keys)| (keys, hour[name].as_u64()));
+    numbers
+        .all(|(keys, found)| (keys.saturating_sub(1)..=keys).contains(&found.unwrap_or(u64::MAX)))
 }
 
 #[test]
@@ -117,17 +119,15 @@ fn a_key_is_refused_for_the_first_time_once() {
     let mut page = stream(&fixture, "", "");
     check(&fixture, &json!({ "tenant": "a" }), 5);
     check(&fixture, &json!({ "tenant": "b" }), 5);
-    let is = |asked: u64, keys: u64, first: u64| {
-        let hour = json!({ "asked": asked, "keys": keys, "first": first });
-        move |state: &Value| state["limits"][0]["hour"] == hour
-    };
-    await_state(&fixture, &mut page, is(2, 2, 2));
+    let is = |keys: [u64; 3]| move |state: &Value| is_near(&state["limits"][0]["hour"], keys);
+    await_state(&fixture, &mut page, is([2, 2, 2]));
     fixture.clock.advance(Nanos::from_secs(3_600));
-    await_state(&fixture, &mut page, is(2, 2, 0));
+    await_state(&fixture, &mut page, is([2, 2, 0]));
     check(&fixture, &json!({ "tenant": "a" }), 5);
     check(&fixture, &json!({ "tenant": "c" }), 5);
+    check(&fixture, &json!({ "tenant": "e" }), 5);
     check(&fixture, &json!({ "tenant": "d" }), 1);
-    await_state(&fixture, &mut page, is(4, 3, 1));
+    await_state(&fixture, &mut page, is([5, 4, 2]));
 }
 
 const COUNTRIES: &str = r#"

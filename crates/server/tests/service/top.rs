@@ -47,7 +47,9 @@ fn the_most_refused_and_the_busiest_keys_are_listed() {
     let found = top(&fixture, "limit=login");
     assert_eq!(found["requests"], 17);
     assert_eq!(found["denied"], 11);
-    assert_eq!(found["distinct_denied"], 2);
+    // An estimate: one of 1,024 seeds of the hash takes two keys for one.
+    let distinct = found["distinct_denied"].as_u64();
+    assert!([Some(1), Some(2)].contains(&distinct), "{found}");
     assert_eq!(found["covers_ms"], 10_000);
     let first = &found["keys"][0];
     assert_eq!(first["key"][0], "ip=192.0.2.9");
