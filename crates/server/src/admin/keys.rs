@@ -53,21 +53,16 @@ pub(super) async fn key(shared: &ServiceContext, name: &str, query: &str) -> Cal
     let key = Key::from_bytes(&bytes);
     let now = shared.now();
     let store = shared.keeper.store();
-    let exact = rule.variants.exact_of_key(key, shared.unix_nanos());
-    let exact = exact.map(|variant| (&variant.limit, variant.quota));
-    let own = (&rule.limit, rule.quota);
-    let mut found = None;
+    let in_force = policy.limit_of(&rule.limit.name, key, shared.unix_nanos());
+    let in_force = in_force.map(|limit| limit.id);
+    let first = numbers(rule, rule.variants.numbers()).find(|(it, _)| Some(it.id) == in_force);
+    let first = first.map(|(limit, quota)| (limit, quota, false));
     // The plan of the key is not known here: its counter is under one of them, or where it was
     // before its override was set or removed, if it has not asked since.
     let others = numbers(rule, rule.variants.of_key(key));
     let others = others.map(|(limit, quota)| (limit, quota, store.shared().is_none()));
-    let looked = |(limit, quota)| (limit, quota, false);
-    let all = exact
-        .map(looked)
-        .into_iter()
-        .chain(others)
-        .chain([looked(own)]);
-    for (limit, quota, is_there) in all {
+    let mut found = None;
+    for (limit, quota, is_there) in first.into_iter().chain(others) {
         let decision = if is_there {
             store.local().key(limit, key, now)
         } else {

@@ -65,41 +65,41 @@ fn file(directory: &Path) -> String {
 
 #[test]
 fn a_change_keeps_the_usage_and_a_look_shows_it_at_once() {
-    let fixture = started(directory());
-    let mut admin = fixture.admin();
-    let check = || {
-        let body = r#"{"attributes": {"tenant": "acme"}, "limits": ["api"]}"#;
-        let answer = fixture.http().post("/v1/check", body).json();
-        answer["limits"][0]["remaining"].as_u64().unwrap()
-    };
-    let shown = |admin: &mut Client| {
-        let key = admin.get("/v1/keys/api?key=acme").json();
-        (key["quota"].clone(), key["remaining"].clone())
-    };
-    assert_eq!((1..=40).map(|_| check()).min(), Some(20));
-    let mut left = Vec::new();
-    for set in ["100/1m", "1000/1m", "50/1m"] {
-        assert_eq!(
-            put(&mut admin, &format!("limit=api&key=acme&set={set}")),
-            200
-        );
+    for key in ["acme", "ac*"] {
+        let fixture = started(directory());
+        let mut admin = fixture.admin();
+        let check = || {
+            let body = r#"{"attributes": {"tenant": "acme"}, "limits": ["api"]}"#;
+            let answer = fixture.http().post("/v1/check", body).json();
+            answer["limits"][0]["remaining"].as_u64().unwrap()
+        };
+        let shown = |admin: &mut Client| {
+            let key = admin.get("/v1/keys/api?key=acme").json();
+            (key["quota"].clone(), key["remaining"].clone())
+        };
+        assert_eq!((1..=40).map(|_| check()).min(), Some(20));
+        let mut left = Vec::new();
+        for set in ["100/1m", "1000/1m", "50/1m"] {
+            let query = format!("limit=api&key={key}&set={set}");
+            assert_eq!(put(&mut admin, &query), 200);
+            left.push((shown(&mut admin), check()));
+        }
+        let removal = format!("DELETE /v1/overrides?limit=api&key={key}");
+        assert_eq!(admin.ask(&removal, b"").status, 200);
         left.push((shown(&mut admin), check()));
+        let expected = [
+            ((100, 60), 59),
+            ((1_000, 959), 958),
+            ((50, 8), 7),
+            ((60, 17), 16),
+        ];
+        let json = |(quota, left): (i32, i32)| (quota.into(), left.into());
+        assert_eq!(left, expected.map(|(shown, left)| (json(shown), left)));
+        let mut reset = || admin.ask("DELETE /v1/keys/api?key=acme", b"").json();
+        assert_eq!(reset()["was_counted"], true);
+        assert_eq!(reset()["was_counted"], false);
+        assert_eq!(check(), 59);
     }
-    let removed = admin.ask("DELETE /v1/overrides?limit=api&key=acme", b"");
-    assert_eq!(removed.status, 200);
-    left.push((shown(&mut admin), check()));
-    let expected = [
-        ((100, 60), 59),
-        ((1_000, 959), 958),
-        ((50, 8), 7),
-        ((60, 17), 16),
-    ];
-    let expected = expected.map(|((quota, before), after)| ((quota.into(), before.into()), after));
-    assert_eq!(left, expected);
-    let mut reset = || admin.ask("DELETE /v1/keys/api?key=acme", b"").json();
-    assert_eq!(reset()["was_counted"], true);
-    assert_eq!(reset()["was_counted"], false);
-    assert_eq!(check(), 59);
 }
 
 /// A client may be called `*`, and an operator may choose that key.

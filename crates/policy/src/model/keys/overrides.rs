@@ -184,19 +184,10 @@ impl Overrides {
         each.filter_map(|index| self.all.get(index as usize))
     }
 
-    fn exact_of_key(&self, key: Key<'_>, unix_nanos: u64) -> Option<&ExactOverride> {
-        let mut exact = self.exact.iter().filter_map(|of| of.find(key));
-        exact.find(|of| unix_nanos < of.until_unix_nanos)
-    }
-
-    /// Returns the allowance of a key by the exact override in force.
-    pub(crate) fn exact_allowance(&self, key: Key<'_>, unix_nanos: u64) -> Option<Allowance> {
-        Some(self.exact_of_key(key, unix_nanos)?.allowance)
-    }
-
     /// Returns the allowance of a key by the override in force.
     pub(crate) fn find(&self, ask: &KeyAsk<'_, '_>) -> Option<(Allowance, &Override)> {
-        if let Some(found) = self.exact_of_key(ask.key, ask.unix_nanos) {
+        let mut exact = self.exact.iter().filter_map(|of| of.find(ask.key));
+        if let Some(found) = exact.find(|of| ask.unix_nanos < of.until_unix_nanos) {
             return Some((found.allowance, self.all.get(found.index as usize)?));
         }
         let patterns = self.patterns.iter().filter(|of| of.matches(ask));

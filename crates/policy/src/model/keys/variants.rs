@@ -165,12 +165,6 @@ impl Variants {
             .filter_map(|index| self.numbers.get(index as usize))
     }
 
-    /// Returns the variant of a key by its exact override in force, whatever its day.
-    pub fn exact_of_key(&self, key: Key<'_>, unix_nanos: u64) -> Option<&Variant> {
-        let allowance = self.overrides.exact_allowance(key, unix_nanos)?;
-        self.numbers.get(allowance.variant()? as usize)
-    }
-
     /// Tells each variant of a rule which keys it is for: those of a plan, or single ones.
     pub(crate) fn relate(&mut self, own: &Limit, overrides: &Overrides) {
         let overrides = overrides.all.iter();
