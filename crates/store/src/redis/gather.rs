@@ -60,8 +60,7 @@ struct BatchQueue {
 #[derive(Debug)]
 enum Errand {
     Carry(Flight),
-    /// Releases the requests of a key that are held back until then.
-    Wake(LaneKey, Box<[u8]>, Instant),
+    Wake(WakeUp),
 }
 
 impl Gather {
@@ -122,9 +121,14 @@ impl Gather {
         for errand in errands {
             match errand {
                 Errand::Carry(flight) => drop(flight.home.clone().spawn(flight.carry_all())),
-                Errand::Wake(way, key, at) => {
-                    let gather = Arc::clone(self);
-                    drop(tokio::spawn(async move { gather.wake(way, key, at).await }));
+                Errand::Wake(wake_up) => {
+                    // Without a runtime it is dropped, and wakes them now.
+                    if let Ok(home) = Handle::try_current() {
+                        drop(home.spawn(async move {
+                            tokio::time::sleep_until(wake_up.at).await;
+                            drop(wake_up);
+                        }));
+                    }
                 }
             }
         }
@@ -150,6 +154,7 @@ impl Gather {
             gather: Arc::clone(self),
             way,
             home,
+            aboard: Vec::new(),
             has_landed: false,
         }));
     }
@@ -166,15 +171,32 @@ impl Gather {
             self.take_off(queue, way, next.go);
         }
         if let Some(at) = next.wake {
-            queue.errands.push(Errand::Wake(way, key.into(), at));
+            queue.errands.push(Errand::Wake(WakeUp {
+                gather: Arc::clone(self),
+                way,
+                key: key.into(),
+                at,
+            }));
         }
     }
+}
 
-    async fn wake(self: Arc<Self>, way: LaneKey, key: Box<[u8]>, at: Instant) {
-        tokio::time::sleep_until(at).await;
-        self.hold(|queue| {
-            let next = queue.pace.wakes(&key, Instant::now());
-            self.go_on(queue, way, &key, next);
+/// Releases the requests of a key that are held back, when it is dropped: at its time, or before
+/// if its runtime ends.
+#[derive(Debug)]
+struct WakeUp {
+    gather: Arc<Gather>,
+    way: LaneKey,
+    key: Box<[u8]>,
+    at: Instant,
+}
+
+impl Drop for WakeUp {
+    fn drop(&mut self) {
+        let now = Instant::now().max(self.at);
+        self.gather.hold(|queue| {
+            let next = queue.pace.wakes(&self.key, now);
+            self.gather.go_on(queue, self.way, &self.key, next);
         });
     }
 }
@@ -185,6 +207,8 @@ struct Flight {
     gather: Arc<Gather>,
     way: LaneKey,
     home: Handle,
+    /// Keys of the requests that are being decided.
+    aboard: Vec<Alone>,
     has_landed: bool,
 }
 
@@ -193,7 +217,8 @@ impl Drop for Flight {
         let (gather, way) = (&self.gather, self.way);
         if !self.has_landed {
             gather.hold(|queue| {
-                let gone = queue.lanes.strand(way, &self.home);
+                let mut gone = queue.lanes.strand(way, &self.home);
+                gone.append(&mut self.aboard);
                 queue.lanes.land(way);
                 gather.leave(queue, way, gone);
                 if !queue.lanes.is_empty(way)
@@ -210,14 +235,12 @@ impl Flight {
     /// Decides batch after batch until the queue is empty.
     async fn carry_all(mut self) {
         while let Some(group) = self.next() {
-            let passengers = Passengers {
-                gather: &self.gather,
-                way: self.way,
-                keys: group.iter().map(WaitingRequest::key).collect(),
-            };
+            self.aboard = group.iter().map(WaitingRequest::key).collect();
             let replies = self.gather.carry(self.way, &group).await;
             // Before the answers: a caller that then asks again at once is not a concurrent one.
-            drop(passengers);
+            let aboard = std::mem::take(&mut self.aboard);
+            self.gather
+                .hold(|queue| self.gather.leave(queue, self.way, aboard));
             reply_to_all(group.into_iter().zip(replies));
         }
     }
@@ -236,21 +259,6 @@ impl Flight {
         });
         self.has_landed = next.is_none();
         next
-    }
-}
-
-/// Keys of the requests of a batch; dropped once these have an answer, or never will.
-struct Passengers<'a> {
-    gather: &'a Arc<Gather>,
-    way: LaneKey,
-    keys: Vec<Alone>,
-}
-
-impl Drop for Passengers<'_> {
-    fn drop(&mut self) {
-        let keys = std::mem::take(&mut self.keys);
-        self.gather
-            .hold(|queue| self.gather.leave(queue, self.way, keys));
     }
 }
 
@@ -319,4 +327,59 @@ impl Gather {
 /// The error for a call that did not answer each of its requests.
 fn unanswered() -> ReplyResult {
     Err(Trouble::Refused("the script's reply has no result".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Poll;
+    use std::time::Duration;
+
+    use ratekeeper_core::{Charge, Gcra, Key, Lend, Limit, LimitId, Permits};
+    use smallvec::smallvec;
+
+    use super::super::{RedisConfig, RedisStore};
+    use super::*;
+
+    /// A runtime that ends before it wakes the requests of a key leaves them to others.
+    #[test]
+    fn a_wake_up_survives_its_runtime() {
+        let builder = || {
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+        };
+        let [one, other] = [builder().unwrap(), builder().unwrap()];
+        let store = RedisStore::new(RedisConfig::new("redis://127.0.0.1:1")).unwrap();
+        let bucket = Gcra::token_bucket("3/1h".parse().unwrap()).unwrap();
+        let limit = Limit::new("hot", LimitId::new(0), bucket);
+        let charge = Charge::enforced(&limit, Key::ALL, Permits::ONE);
+        // The key has had so many calls that its next one is not due when this one ends.
+        let hot = Instant::now() + Duration::from_secs(3_600);
+        let ask = || {
+            let ask = RedisRequest {
+                act: ScriptAct::Decide(Lend::Unnamed),
+                items: smallvec![store.item(charge)],
+            };
+            store.gather.ask(ask, 0, None, hot)
+        };
+        other.block_on(async {
+            tokio::select! {
+                biased;
+                _ = ask() => panic!("an answer without a call"),
+                () = std::future::ready(()) => {}
+            }
+        });
+        let mut held = Box::pin(ask());
+        one.block_on(poll_fn(|context| {
+            assert!(held.as_mut().poll(context).is_pending());
+            Poll::Ready(())
+        }));
+        drop(other);
+        let answered = one.block_on(async {
+            let patience = Duration::from_secs(10);
+            tokio::time::timeout(patience, held).await
+        });
+        assert!(answered.is_ok(), "it is never sent");
+    }
 }
