@@ -87,7 +87,8 @@ pub(crate) async fn tend(shared: Arc<ServiceContext>) {
         if let Some(why) = servers.sentinel_refusal().filter(|_| !is_told) {
             is_told = true;
             let rights = "`&+selected-slave &-failover-abort-*`";
-            let text = format!("a sentinel announces no failovers; grant {rights}: {why}");
+            let text =
+                format!("a sentinel announces no failovers; it needs RESP3 and {rights}: {why}");
             shared.sink.notice(text);
         }
         if servers.has_parts() {

@@ -50,6 +50,11 @@ struct Watched {
 
 impl Watched {
     fn start(program: &Program) -> Self {
+        Self::start_with(program, &[])
+    }
+
+    /// Starts them with further lines in the files of the sentinels.
+    fn start_with(program: &Program, further: &[String]) -> Self {
         let word = ["--requirepass", WORD, "--masterauth", WORD];
         let at_once = ["--repl-diskless-sync-delay", "0"];
         let primary = Server::start(program, &[&word[..], &at_once].concat());
@@ -66,6 +71,7 @@ impl Watched {
             format!("user watcher on >{OTHER_WORD} resetchannels {RIGHTS}"),
             format!("user deaf on >{OTHER_WORD} resetchannels +hello +subscribe +ping +sentinel"),
         ];
+        let lines = [&lines, further].concat();
         let sentinels = (0..3).map(|_| Server::sentinel(program, &lines)).collect();
         let watched = Self {
             servers: vec![primary, replica],
@@ -458,43 +464,58 @@ fn planned_failovers(program: &Program, runs: u32) {
     }
 }
 
+/// Decides for some seconds; returns the store, and the number of connections to the first sentinel
+/// that were made meanwhile.
+fn serve(watched: &Watched, user: &str, id: u32) -> (RedisStore, u64) {
+    let sentinel = &watched.sentinels[0];
+    let connections = || -> u64 {
+        let mut info = redis::cmd("INFO");
+        let info: String = info
+            .arg("stats")
+            .query(&mut connect(sentinel, OTHER_WORD))
+            .unwrap();
+        let mut lines = info.lines();
+        let made = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
+        made.unwrap().parse().unwrap()
+    };
+    let (runtime, limit) = (Runtime::new().unwrap(), limit(id, Outage::Deny));
+    let store = RedisStore::new(watched.config_of(user)).unwrap();
+    let mut before = 0;
+    for turn in 0..500 {
+        let decided = runtime.block_on(store.decide(&[charge(&limit)], Time::ZERO));
+        assert!(decided.unwrap().admitted);
+        if turn == 100 {
+            before = connections();
+        }
+        wait_a_little();
+    }
+    (store, connections() - before)
+}
+
 #[test]
 fn a_refused_subscription_is_known_and_not_tried_each_second() {
     assert!(GUIDE.contains(&format!("`{RIGHTS}`")), "{RIGHTS}");
     for program in programs() {
         let watched = Watched::start(&program);
-        let runtime = Runtime::new().unwrap();
-        let limit = limit(0, Outage::Deny);
-        let sentinel = &watched.sentinels[0];
-        let connections = || -> u64 {
-            let mut info = redis::cmd("INFO");
-            let info: String = info
-                .arg("stats")
-                .query(&mut connect(sentinel, OTHER_WORD))
-                .unwrap();
-            let mut lines = info.lines();
-            let made = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
-            made.unwrap().parse().unwrap()
-        };
-        let serve = |user: &str| {
-            let store = RedisStore::new(watched.config_of(user)).unwrap();
-            let mut before = 0;
-            for turn in 0..500 {
-                let decided = runtime.block_on(store.decide(&[charge(&limit)], Time::ZERO));
-                assert!(decided.unwrap().admitted);
-                if turn == 100 {
-                    before = connections();
-                }
-                wait_a_little();
-            }
-            let made = connections() - before;
-            assert!(made < 4, "{made} connections in some seconds");
-            store
-        };
-        let deaf = serve("deaf");
+        let (deaf, made) = serve(&watched, "deaf", 0);
+        assert!(made < 4, "{made} connections in some seconds");
         let why = deaf.sentinel_refusal().unwrap();
         assert!(why.contains("channel"), "{why}");
-        assert_eq!(serve("watcher").sentinel_refusal(), None);
+        let (served, made) = serve(&watched, "watcher", 1);
+        assert!(made < 4, "{made} connections in some seconds");
+        assert_eq!(served.sentinel_refusal(), None);
+    }
+}
+
+/// The events need RESP3, which a sentinel may not speak.
+#[test]
+fn a_sentinel_without_hello_is_known_and_not_dialled_each_second() {
+    for program in programs() {
+        let watched = Watched::start_with(&program, &["rename-command HELLO \"\"".into()]);
+        let (mute, made) = serve(&watched, "watcher", 0);
+        assert!(made < 4, "{made} connections in some seconds");
+        let why = mute.sentinel_refusal().unwrap();
+        assert!(why.contains("HELLO"), "{why}");
     }
 }
 

@@ -30,6 +30,12 @@ use crate::StoreError;
 use crate::redis::config::RedisLogin;
 use crate::redis::trouble::Trouble;
 
+/// Errors without a code that a server answers with.
+const REFUSALS: [ErrorKind; 2] = [
+    ErrorKind::AuthenticationFailed,
+    ErrorKind::RESP3NotSupported,
+];
+
 /// The address of a server.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum ServerAddress {
@@ -148,11 +154,8 @@ impl Dial {
         })?;
         made.map_err(|error| match error.code() {
             Some("LOADING" | "MASTERDOWN") => Trouble::Later(error.to_string()),
-            Some(_) => Trouble::Refused(error.to_string()),
-            None if error.kind() == ErrorKind::AuthenticationFailed => {
-                Trouble::Refused(error.to_string())
-            }
-            None => absent(&error),
+            None if !REFUSALS.contains(&error.kind()) => absent(&error),
+            _ => Trouble::Refused(error.to_string()),
         })
     }
 

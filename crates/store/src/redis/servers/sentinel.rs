@@ -273,13 +273,7 @@ impl Sentinels {
         pipe.cmd("SENTINEL").arg("MASTER").arg(&self.master);
         let answers = sentinel.query_all(&pipe).await;
         let answers = answers.map_err(|trouble| trouble.to_string())?;
-        let [address, facts] = answers.as_slice() else {
-            return Err(format!(
-                "{} does not reply like a sentinel",
-                sentinel.address()
-            ));
-        };
-        parse_reply(address, facts)
+        parse_reply(&answers)
             .ok_or_else(|| format!("{} names no primary `{}`", sentinel.address(), self.master))
     }
 
@@ -341,7 +335,10 @@ impl Sentinels {
 }
 
 /// Reads the answers of a sentinel: the address, and the epoch among the facts.
-fn parse_reply(address: &Value, facts: &Value) -> Option<SentinelReply> {
+fn parse_reply(answers: &[Value]) -> Option<SentinelReply> {
+    let [address, facts] = answers else {
+        return None;
+    };
     let (host, port): (String, u16) = from_redis_value_ref(address).ok()?;
     let facts: HashMap<String, String> = from_redis_value_ref(facts).ok()?;
     let epoch = facts.get("config-epoch")?.parse().ok()?;

@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{Backing, SENTINEL_TIMEOUT, SentinelReply, Sentinels, text};
 use crate::redis::hints::Losses;
 use crate::redis::servers::node::{NodeRole, RedisNode};
+use crate::redis::trouble::Trouble;
 
 const SELECTED: &str = "+selected-slave";
 const EVENTS: [&str; 4] = [
@@ -74,21 +75,22 @@ impl Subscription {
     /// Follows failovers that this sentinel leads, until the connection or the store is gone.
     async fn follow(self) -> Option<()> {
         let (sender, mut events) = channel(MAX_EVENTS);
-        let connection = {
-            let dial = self.inner.upgrade()?.nodes[self.index].dial().clone();
+        let dial = self.inner.upgrade()?.nodes[self.index].dial().clone();
+        let subscribed = async {
             let send = move |event| sender.try_send(event);
-            dial.connect_to_listen(SENTINEL_TIMEOUT, send).await.ok()?
+            let open = dial.connect_to_listen(SENTINEL_TIMEOUT, send).await?;
+            let mut line = open.connection.clone();
+            line.subscribe(&EVENTS[..]).await?;
+            Ok::<_, Trouble>((open, line))
         };
-        let mut line = connection.connection.clone();
-        if let Err(error) = line.subscribe(&EVENTS[..]).await {
-            if error.code() == Some("NOPERM") {
-                let inner = self.inner.upgrade()?;
-                inner.refusal.get_or_init(|| error.to_string());
-                drop((line, connection, inner));
+        let (_open, mut line) = match subscribed.await {
+            Err(Trouble::Refused(why)) => {
+                self.inner.upgrade()?.refusal.get_or_init(|| why);
                 sleep(REFUSED).await;
+                return None;
             }
-            return None;
-        }
+            subscribed => subscribed.ok()?,
+        };
         loop {
             let Ok(event) = timeout(PING, events.recv()).await else {
                 self.inner.upgrade()?;
