@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use crate::harness::clock;
 use crate::harness::redis::{Redis, cluster};
 use crate::harness::service::Service;
@@ -138,6 +140,102 @@ fn a_foreign_value_affects_its_key_only() {
     let reset = Visitor::at(1).post_json(service.admin(), "/v1/reset", eve);
     assert_eq!(reset.status, 200, "{}", reset.body);
     assert_eq!(admitted(http, "/local", "eve", 50), 40);
+}
+
+/// Limits of each kind that calls about one key need, all of the key `run`.
+const KINDS: &str = r#"
+[listen]
+admin_writes = "open"
+
+[[limit]]
+name = "rate"
+key = ["attr:run"]
+limit = "5/1h"
+
+[[limit]]
+name = "logins"
+key = ["attr:run"]
+limit = "5/1h"
+count = { status = [401] }
+
+[[limit]]
+name = "jobs"
+key = ["attr:run"]
+concurrency = { max = 5, lease = "1h" }
+
+[[limit]]
+name = "credits"
+key = ["attr:run"]
+balance = { start = 5, max = 100 }
+"#;
+
+/// The store answers: no call about one key takes the value of another program for an outage.
+#[test]
+fn calls_about_a_foreign_value_say_what_it_is() {
+    let dir = tempfile::tempdir().expect("a directory of its own");
+    let Some(redis) = Redis::start(dir.path()) else {
+        return;
+    };
+    let store = format!("url = \"{}\"\ndeadline = \"{DEADLINE:?}\"", redis.url());
+    let service = start(dir.path(), "node", &store, KINDS);
+    let post = |to, path: &str, body: &Value| {
+        let answer = Visitor::at(1).post_json(to, path, &body.to_string());
+        let read = serde_json::from_str::<Value>(&answer.body).expect("an answer is JSON");
+        (answer.status, read)
+    };
+    let (http, admin) = (service.http(), service.admin());
+    let of = |limit: &str| json!({ "attributes": { "run": "eve" }, "limits": [limit] });
+    let (_, checked) = post(http, "/v1/check", &of("logins"));
+    let (_, acquired) = post(http, "/v1/acquire", &of("jobs"));
+    let ids: Vec<_> = acquired["permits"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .collect();
+    let permits = json!({ "permits": ids.iter().map(|it| &it["id"]).collect::<Vec<_>>() });
+    assert_eq!(post(http, "/v1/check", &of("rate")).0, 200);
+    let grant =
+        |id: &str| json!({ "limit": "credits", "key": { "run": "eve" }, "permits": 5, "id": id });
+    assert_eq!(post(admin, "/v1/grant", &grant("first")).0, 200);
+
+    let names = redis.query(&["keys", "rk:{eve}:*"]);
+    assert_eq!(names.lines().count(), 4, "{names}");
+    for name in names.lines() {
+        redis.run(&["del", name]);
+        redis.run(&["lpush", name, "1"]);
+    }
+    let report = json!({ "decision": checked["decision"], "status": 200 });
+    let look = Visitor::at(1).get(admin, "/v1/keys/rate?key=eve");
+    let look = serde_json::from_str(&look.body).map(|read| (look.status, read));
+    for (call, (status, answer), limit) in [
+        ("look", look.expect("an answer is JSON"), "rate"),
+        ("refund", post(admin, "/v1/refund", &of("rate")), "rate"),
+        ("report", post(http, "/v1/report", &report), "logins"),
+        ("renew", post(http, "/v1/renew", &permits), "jobs"),
+        ("release", post(http, "/v1/release", &permits), "jobs"),
+        (
+            "grant",
+            post(admin, "/v1/grant", &grant("second")),
+            "credits",
+        ),
+    ] {
+        assert_eq!(
+            (status, &answer["code"]),
+            (409, &json!("RK0535")),
+            "{call}: {answer}"
+        );
+        let detail = answer["detail"].as_str().unwrap_or_default();
+        assert!(
+            detail.contains(&format!("under limit `{limit}`")),
+            "{call}: {detail}"
+        );
+    }
+    assert!(!is_active(&service), "the store is there");
+    assert_eq!(ready(&service), 200);
+    let log = service.process.log_with("store.foreign");
+    assert!(!log.contains("store.failed"), "{log}");
+    assert_eq!(post(admin, "/v1/reset", &of("rate")).0, 200);
+    assert_eq!(post(admin, "/v1/refund", &of("rate")).0, 200);
 }
 
 /// One primary of three is lost without a replica: its keys are decided without it, and the log and

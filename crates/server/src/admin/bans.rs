@@ -249,11 +249,8 @@ async fn lift_ban(shared: &ServiceContext, rule: &Rule, key: Key<'_>) -> Result<
     // The plan of the key is not known here: its ban is lifted under each of its numbers.
     for (limit, _) in numbers(rule, rule.variants.of_key(key)) {
         let charge = free_charge(limit, key);
-        let before = store
-            .look(&[charge], now)
-            .await
-            .map_err(doors::store_down(shared))?;
-        was_banned |= before.each.iter().any(|each| each.verdict.is_ban());
+        let before = shared_key(shared, limit, key, now).await?;
+        was_banned |= before.is_some_and(|before| before.verdict.is_ban());
         let lifted = store.ban(&[charge], Nanos::ZERO, now).await;
         lifted.map_err(doors::store_down(shared))?;
     }

@@ -1,8 +1,8 @@
 //! Keys: the balances of one key, or of those with the least remaining; the reset of one key.
 
-use ratekeeper_core::{Charge, Decision, Key, Limit, Nanos, Permits, Time, Verdict};
+use ratekeeper_core::{Charge, Decision, Key, Limit, Nanos, Outage, Permits, Time, Verdict};
 use ratekeeper_policy::{KeyBytes, KeyPart, Policy, RevealKeys, Rule, Variant};
-use ratekeeper_store::{Store, StoreError};
+use ratekeeper_store::Store;
 use serde_json::{Value, json};
 
 use super::query::{Query, find};
@@ -136,13 +136,14 @@ pub(super) async fn shared_key(
     key: Key<'_>,
     now: Time,
 ) -> Result<Option<Decision>, Problem> {
-    let charge = free_charge(limit, key);
+    // The state that is counted here while the store fails is not that of the key.
+    let limit = Limit {
+        outage: Outage::Error,
+        ..limit.clone()
+    };
+    let charge = free_charge(&limit, key);
     let looked = shared.keeper.store().look(&[charge], now).await;
     let decisions = looked.map_err(doors::store_down(shared))?;
-    if decisions.without_store {
-        let why = "the state of the key is not known here".into();
-        return Err(doors::store_down(shared)(StoreError::Unavailable(why)));
-    }
     let owes = |decision: &Decision| decision.reset_after > Nanos::ZERO;
     Ok(decisions.each.first().copied().filter(owes))
 }

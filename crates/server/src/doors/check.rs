@@ -15,7 +15,7 @@ use super::answer::{push_check, push_count, push_limits_after};
 use super::body::too_busy;
 use super::permits::new_nonce;
 use super::problem::{
-    NO_REFUND, Problem, STORE_DOWN, UNKNOWN_LIMIT, WRONG_QUERY, near_spelling, shown,
+    FOREIGN_VALUE, NO_REFUND, Problem, STORE_DOWN, UNKNOWN_LIMIT, WRONG_QUERY, near_spelling, shown,
 };
 use super::request::Check;
 use super::{Reply, answer, facts, hold, json, put_fields, request};
@@ -276,12 +276,13 @@ pub(super) async fn ask(
 
 /// Turns an error into a problem without internal details, which are in the log.
 pub(crate) fn store_down(shared: &ServiceContext) -> impl FnOnce(StoreError) -> Problem {
-    |error| {
-        if let StoreError::Unsupported(why) = error {
-            return Problem::new(NO_REFUND, why);
+    |error| match error {
+        StoreError::Unsupported(why) => Problem::new(NO_REFUND, why),
+        StoreError::Foreign(why) => Problem::new(FOREIGN_VALUE, why),
+        error => {
+            shared.store_failed(&error);
+            Problem::new(STORE_DOWN, "the store does not answer, try again later")
         }
-        shared.store_failed(&error);
-        Problem::new(STORE_DOWN, "the store does not answer, try again later")
     }
 }
 

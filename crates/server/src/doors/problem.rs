@@ -69,6 +69,7 @@ problems! {
     OVERRIDES_UNWRITTEN = "RK0532" 503 "the file of overrides cannot be read or written";
     NOT_EDITED = "RK0533" 409 "the file of overrides is not edited";
     NO_ROOM_BY_HAND = "RK0534" 409 "too many keys are banned or allowed by hand";
+    FOREIGN_VALUE = "RK0535" 409 "the store holds another program's value";
     NOT_OPEN = "RK0590" 410 "the decision is not open";
 }
 

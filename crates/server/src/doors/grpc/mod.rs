@@ -122,12 +122,13 @@ impl grpc::ServeCalls for ConnectionContext {
 
 /// Shows no internal details, which are in the log. Envoy's `failure_mode_deny` decides.
 fn store_down(shared: &ServiceContext) -> impl FnOnce(StoreError) -> GrpcStatus {
-    |error| {
-        if let StoreError::Unsupported(why) = error {
-            return wrong(why);
+    |error| match error {
+        StoreError::Unsupported(why) => wrong(why),
+        StoreError::Foreign(why) => GrpcStatus::new(Code::FailedPrecondition, why),
+        error => {
+            shared.store_failed(&error);
+            GrpcStatus::new(Code::Unavailable, "the store cannot answer")
         }
-        shared.store_failed(&error);
-        GrpcStatus::new(Code::Unavailable, "the store cannot answer")
     }
 }
 

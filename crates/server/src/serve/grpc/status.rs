@@ -11,6 +11,7 @@ pub(crate) enum Code {
     DeadlineExceeded = 4,
     NotFound = 5,
     ResourceExhausted = 8,
+    FailedPrecondition = 9,
     Unimplemented = 12,
     Unavailable = 14,
 }
