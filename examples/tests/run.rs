@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const LLM_TOKEN_BUDGET: &str = "\
 used 250 of 600, 750 left for now
-1001 tokens: limit `tokens`: the cost is above the capacity of the limit
+1001 tokens: limit `tokens`: the cost is above the capacity or balance of the limit
 used 1500 of 600, 0 left for now
 600 tokens: limit `tokens`: the limit is used up; try again in 81 min
 58 requests left

@@ -71,7 +71,7 @@ pub enum Verdict {
         /// The least wait after which the same cost is allowed.
         retry_after: Nanos,
     },
-    /// Never: the cost is above the capacity of the limit.
+    /// Never: the cost is above the capacity or balance of the limit.
     DenyForever,
 }
 

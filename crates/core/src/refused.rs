@@ -22,7 +22,7 @@ pub enum Refused {
     /// The same request is allowed after this span, if no other request spends meanwhile. (Under a
     /// limit of concurrency it is an estimate.)
     Until(Duration),
-    /// No wait helps: the cost is above the capacity of the limit.
+    /// No wait helps: the cost is above the capacity or balance of the limit.
     Never,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Refused {
                 "the limit is used up; try again in {}",
                 Rounded((*wait).into())
             ),
-            Self::Never => f.write_str("the cost is above the capacity of the limit"),
+            Self::Never => f.write_str("the cost is above the capacity or balance of the limit"),
         }
     }
 }

@@ -55,7 +55,7 @@ impl Observer for Events {
             }
             Verdict::Deny { .. } => "refused",
             Verdict::Ban { .. } | Verdict::Banned { .. } => "refused: the key is banned",
-            Verdict::DenyForever => "refused: the cost is above the capacity of the limit",
+            Verdict::DenyForever => "refused: no wait helps",
         };
         let retry_after_ms = decision.verdict.retry_after().map(Nanos::as_millis_ceil);
         tracing::debug!(target: "ratekeeper", limit, %mode, cost, retry_after_ms, "{refused}");
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(lines[0], first);
         let last = r#"limit="logins" mode=enforce cost=4"#;
         assert!(
-            lines[15].contains("above the capacity") && lines[15].ends_with(last),
+            lines[15].contains("no wait helps") && lines[15].ends_with(last),
             "{text}"
         );
         assert!(!text.contains("ann"), "{text}");

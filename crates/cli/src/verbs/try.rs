@@ -257,6 +257,7 @@ fn sentence(one: &Tried<'_>) -> String {
     let next = match one.trial.next {
         Some(Nanos::ZERO) => "next at once".into(),
         Some(wait) => format!("next in {}", words::span(wait)),
+        None if one.cost <= one.rule.quota => "never by waiting: the rest is granted".into(),
         None => "never: the cost is above the capacity of the limit".into(),
     };
     format!("{text}, {refused}, {next}")

@@ -113,18 +113,26 @@ impl<D: Waitable> Turn<D> {
         self.advance(now, start, number, waker)
     }
 
-    /// Serves the first in line; all other waiters wait.
+    /// Serves the first in line; all other waiters wait. Without a reason to wait, it leaves.
+    fn advance(&mut self, now: Time, start: WaitStart, number: u64, waker: &Waker) -> TurnStep {
+        let step = self.in_line(now, start, number, waker);
+        if !matches!(step, TurnStep::Wait(_)) {
+            self.leave();
+        }
+        step
+    }
+
+    /// Takes the permits if it is first in line and its moment has come.
     ///
     /// If permits come back when work is done, the wait of a denial is only an upper bound, so that
     /// callers with less patience wait too.
-    fn advance(&mut self, now: Time, start: WaitStart, number: u64, waker: &Waker) -> TurnStep {
+    fn in_line(&mut self, now: Time, start: WaitStart, number: u64, waker: &Waker) -> TurnStep {
         let desk = &self.desk;
         let left = start.patience.saturating_sub(now.since(start.at));
         let mut queue = desk.line().lock();
         if !queue.is_first(number) {
             if left == Nanos::ZERO {
-                drop(queue);
-                return self.leave(TurnStep::Refused);
+                return TurnStep::Refused;
             }
             queue.set_waker(number, waker);
             return TurnStep::Wait((start.patience < Nanos::MAX).then_some(left));
@@ -145,10 +153,7 @@ impl<D: Waitable> Turn<D> {
             verdict => verdict,
         };
         let wait = match verdict {
-            Verdict::Allow => {
-                drop(queue);
-                return self.leave(TurnStep::Granted(now.since(start.at)));
-            }
+            Verdict::Allow => return TurnStep::Granted(now.since(start.at)),
             Verdict::Deny { retry_after } if desk.comes_back() && left > Nanos::ZERO => {
                 queue.set_waker(number, waker);
                 let wait = retry_after.min(left);
@@ -158,15 +163,11 @@ impl<D: Waitable> Turn<D> {
             Verdict::Deny { retry_after }
             | Verdict::Ban { retry_after }
             | Verdict::Banned { retry_after } => retry_after,
-            Verdict::DenyForever => {
-                drop(queue);
-                return self.leave(TurnStep::Useless(self.too_large()));
-            }
+            Verdict::DenyForever => return TurnStep::Useless(self.too_large()),
         };
         let wait = (now + wait).since(now);
         if wait > left {
-            drop(queue);
-            return self.leave(TurnStep::Refused);
+            return TurnStep::Refused;
         }
         queue.set_waker(number, waker);
         // Due and denied: the end of time is reached, and no later moment will be better.
@@ -185,13 +186,12 @@ impl<D: Waitable> Turn<D> {
         }
     }
 
-    /// Leaves the line with the result `step`.
-    fn leave(&mut self, step: TurnStep) -> TurnStep {
+    /// Leaves the line.
+    fn leave(&mut self) {
         if let Some(number) = self.number.take() {
             let line = self.desk.line();
             line.leave(line.lock(), number);
         }
-        step
     }
 
     fn too_large(&self) -> WaitError {
@@ -201,6 +201,6 @@ impl<D: Waitable> Turn<D> {
 
 impl<D: Waitable> Drop for Turn<D> {
     fn drop(&mut self) {
-        self.leave(TurnStep::Refused);
+        self.leave();
     }
 }

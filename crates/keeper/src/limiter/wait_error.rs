@@ -16,7 +16,8 @@ use ratekeeper_core::Permits;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The cost is above the capacity of the limit.
+    /// The cost is above the capacity of the limit, or above the credits left of a balance, which
+    /// no wait refills.
     TooLarge {
         /// The requested cost.
         cost: u64,
@@ -40,6 +41,11 @@ impl WaitError {
 impl fmt::Display for WaitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::TooLarge { cost, capacity } if cost <= capacity => write!(
+                f,
+                "`{cost}` permits exceed the credits left, which no wait refills; \
+                 hint: grant credits, at most {capacity}"
+            ),
             Self::TooLarge { cost, capacity } => write!(
                 f,
                 "`{cost}` permits exceed the capacity of {capacity}; \

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper::core::{
-    Algorithm, AnyAlgorithm, Exponential, Gcra, Hybrid, Log, Nanos, Permits, QuotaReset, Time,
-    Verdict, WarmUp, Window,
+    Algorithm, AnyAlgorithm, Balance, Exponential, Gcra, Hybrid, Log, Nanos, Permits, QuotaReset,
+    Time, Verdict, WarmUp, Window,
 };
 use ratekeeper::limiter::LimiterAlgorithm;
 use ratekeeper::{Block, Clock, Grant, Limiter, SystemClock, WaitError};
@@ -229,6 +229,15 @@ fn waits_that_cannot_succeed_fail_at_once() {
     assert_eq!(
         error.to_string(),
         "`6` permits exceed the capacity of 5; hint: acquire them in parts, or raise the burst"
+    );
+    let credits = Balance::new(4, 9).unwrap();
+    let prepaid = Limiter::with_clock(credits, Arc::clone(&clock));
+    assert_eq!(prepaid.acquire_n_blocking(4), Ok(Duration::ZERO));
+    let error = prepaid.acquire_blocking().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`1` permits exceed the credits left, which no wait refills; \
+         hint: grant credits, at most 9"
     );
     let mut tasks = Tasks::new(&clock, 1);
     tasks.start(0, limiter.try_acquire(capacity, Duration::MAX));
