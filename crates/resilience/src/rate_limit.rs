@@ -8,9 +8,9 @@
 //!                             requests left
 //! ```
 //!
-//! Both are lists of strings with parameters. A field that is malformed anywhere is ignored as a
-//! whole, because half a list is not the list that the server sent. Unknown parameters are
-//! ignored.
+//! Both are lists of strings with parameters. A field that is malformed anywhere, or has an item
+//! of another type, is ignored as a whole ("Client Behavior" of the draft), because half a list is
+//! not the list that the server sent. Unknown parameters are ignored.
 //!
 //! * Bounds: 4,096 bytes a field, 16 items, 16 parameters an item; anything larger is ignored.
 //! * Source: R. Polli, A. Martinez, D. Miller, "RateLimit header fields for HTTP"
@@ -333,7 +333,10 @@ mod tests {
             r#""a";r=1;t=-3"#,
             r#""a";R=1"#,
             r"a;r=1",
+            r#"a, "b";r=1"#,
+            r#"3, "b";r=1"#,
             r#"("a");r=1"#,
+            r#"("a"), "b";r=1"#,
             r#""a;r=1"#,
             r#""a\n";r=1"#,
             r#""a";r=1000000000000000"#,
