@@ -157,5 +157,8 @@ fn write(name: &str, found: &str) {
     let blocks = all
         .iter()
         .map(|case| format!("=== {}\n{}\n", case.name, case.text));
-    fs::write(file, blocks.collect::<Vec<_>>().join("\n")).expect("it is written");
+    // Replaced whole: the tests of another process may read it now.
+    let next = file.with_extension(format!("{}.new", std::process::id()));
+    fs::write(&next, blocks.collect::<Vec<_>>().join("\n")).expect("it is written");
+    fs::rename(next, file).expect("it is replaced");
 }
