@@ -18,6 +18,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Version, header};
 use ratekeeper_policy::AdminWrites;
@@ -208,12 +209,7 @@ impl Token {
     /// Returns true if `presented` is the token. Takes the same time wherever they differ, so that
     /// an attacker cannot find the token byte by byte; only its length can be inferred.
     pub(crate) fn matches(&self, presented: &[u8]) -> bool {
-        if presented.len() != self.0.len() {
-            return false;
-        }
-        let pairs = self.0.iter().zip(presented);
-        let difference = pairs.fold(0, |all, (a, b)| std::hint::black_box(all | (a ^ b)));
-        difference == 0
+        verify_slices_are_equal(&self.0, presented).is_ok()
     }
 }
 
