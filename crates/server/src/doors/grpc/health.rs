@@ -9,10 +9,9 @@ use prost::Message;
 use ratekeeper_wire::health::health_check_response::ServingStatus;
 use ratekeeper_wire::health::{HealthCheckRequest, HealthCheckResponse, HealthListResponse};
 use tokio::sync::watch;
-use tokio::time::sleep;
 
 use crate::readiness::Readiness;
-use crate::serve::grpc::{Code, GrpcCall, GrpcStatus};
+use crate::serve::grpc::{Code, GrpcCall, GrpcStatus, lingered};
 
 /// The whole server, the name that Envoy's reference service has, and the service's own.
 const SERVICES: [&str; 3] = [
@@ -87,12 +86,6 @@ pub(super) async fn watch(
         }
     }
     answers.end(&GrpcStatus::new(Code::Unavailable, "the server stops"));
-}
-
-/// Returns `linger` after the service begins to stop, so that watchers can learn of it first.
-async fn lingered(closing: &mut watch::Receiver<bool>, linger: Duration) {
-    let _ = closing.wait_for(|closing| *closing).await; // an error: the sender is gone
-    sleep(linger).await;
 }
 
 fn serving(ready: bool) -> ServingStatus {

@@ -80,10 +80,7 @@ pub(crate) async fn serve<S: ServeCalls>(
         return; // not HTTP/2, or too slow to say so
     };
     let mut pings = connection.ping_pong();
-    let mut closing = pin!(async move {
-        let _ = closing.wait_for(|closing| *closing).await; // an error: the sender is gone
-        sleep(spans.linger).await; // health says so first
-    });
+    let mut closing = pin!(lingered(&mut closing, spans.linger)); // health says so first
     let mut batch = CallBatch {
         calls: Vec::new(),
         server,
@@ -117,6 +114,12 @@ pub(crate) async fn serve<S: ServeCalls>(
             }
         }
     }
+}
+
+/// Returns `linger` after the service begins to stop, so that watchers can learn of it first.
+pub(crate) async fn lingered(closing: &mut watch::Receiver<bool>, linger: Duration) {
+    let _ = closing.wait_for(|closing| *closing).await; // an error: the sender is gone
+    sleep(linger).await;
 }
 
 fn bounded() -> Builder {

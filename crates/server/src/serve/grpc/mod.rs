@@ -27,5 +27,5 @@ mod status;
 mod timeout;
 
 pub(crate) use call::GrpcCall;
-pub(crate) use connection::{ServeCalls, serve};
+pub(crate) use connection::{ServeCalls, lingered, serve};
 pub(crate) use status::{Code, GrpcStatus};
