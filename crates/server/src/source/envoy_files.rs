@@ -10,7 +10,7 @@
 //! `ConfigMap` behind them.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
@@ -104,12 +104,8 @@ fn read(path: &Path) -> Result<EnvoyFile, String> {
     let shown = path.display();
     let failed = |error: std::io::Error| format!("cannot read `{shown}`: {error}");
     let file = open_regular(path).map_err(failed)?;
-    let mut text = String::new();
-    let size = file
-        .take(MAX_FILE_BYTES + 1)
-        .read_to_string(&mut text)
-        .map_err(failed)?;
-    if size as u64 > MAX_FILE_BYTES {
+    let text = io::read_to_string(file.take(MAX_FILE_BYTES + 1)).map_err(failed)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
         return Err(format!("`{shown}` is longer than {MAX_FILE_BYTES} bytes"));
     }
     Ok(EnvoyFile {
