@@ -22,6 +22,7 @@ use ratekeeper_policy::LogDenials;
 use super::top_keys::KeyReveal;
 use crate::counter::{Counter, LogGate};
 use crate::doors::answer::shown_mode;
+use crate::doors::problem::cut;
 
 /// Maximum number of lines a second, of all limits.
 const MAX_LINES: u64 = 50;
@@ -80,17 +81,12 @@ pub(crate) struct LoggedDenial<'a> {
 
 impl<'a> LoggedRequest<'a> {
     fn fields(&self) -> RequestFields<'a> {
-        let mut end = self.path.len().min(MAX_PATH_BYTES);
-        while !self.path.is_char_boundary(end) {
-            end -= 1;
-        }
-        let path = &self.path[..end];
         let id = self.headers.iter().find(|(name, _)| *name == REQUEST_ID);
         let id = id.and_then(|(_, value)| std::str::from_utf8(value).ok());
         let is_word = |text: &&str| (1..=MAX_WORD_BYTES).contains(&text.len());
         RequestFields {
             method: Some(self.method).filter(is_word),
-            path: Some(path).filter(|path| !path.is_empty()),
+            path: Some(cut(self.path, MAX_PATH_BYTES)).filter(|path| !path.is_empty()),
             id: id.filter(is_word),
         }
     }

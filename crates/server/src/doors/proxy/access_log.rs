@@ -27,6 +27,7 @@ use tokio::time::Instant;
 use super::ProxyDoor;
 use crate::counter::Counter;
 use crate::doors::answer::push_text;
+use crate::doors::problem::cut;
 use crate::observe::top_keys::KeyReveal;
 use crate::serve::listener::Caller;
 use crate::{LogWriter, StartError};
@@ -169,12 +170,8 @@ impl ProxyDoor {
 
 impl AccessLine {
     fn text(&mut self, name: &str, text: &str) {
-        let mut end = text.len().min(MAX_TEXT);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
         if self.begin(name) {
-            push_text(&mut self.json, &text[..end]);
+            push_text(&mut self.json, cut(text, MAX_TEXT));
         }
     }
 

@@ -24,6 +24,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::MAX_QUEUED;
 use crate::counter::Counter;
+use crate::doors::problem::cut;
 
 /// The field of the name of an event. Lines of the log without it are not exported.
 const NAME: &str = "event";
@@ -156,11 +157,7 @@ impl EventFields {
     }
 
     fn add_text(&mut self, field: &Field, mut value: String) {
-        let mut end = value.len().min(MAX_VALUE_BYTES);
-        while !value.is_char_boundary(end) {
-            end -= 1;
-        }
-        value.truncate(end);
+        value.truncate(cut(&value, MAX_VALUE_BYTES).len());
         match field.name() {
             NAME => self.name = value,
             "message" => self.message = Some(value),
