@@ -1,7 +1,7 @@
 //! Compare: the table of speed and memory in `COMPARE.md`, from one run.
 //!
 //! ```text
-//!   library, store, bytes, http, grpc, redis     each notes its pairs: ours and a peer's
+//!   library, store, fill, bytes, http, grpc, redis     each notes its pairs: ours and a peer's
 //!                       |
 //!                       v
 //!   one table, the rows in which the peer is furthest ahead first
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use crate::measure::Measured;
-use crate::{Effort, bytes, grpc, http, keyed, library, redis, report};
+use crate::{Effort, bytes, fill, grpc, http, keyed, library, redis, report};
 
 /// Pairs noted so far.
 static PAIRS: Mutex<Vec<Pair>> = Mutex::new(Vec::new());
@@ -84,6 +84,7 @@ pub(crate) fn best(what: &str, rows: &[Measured], (floor, ours): (&str, &str)) {
 pub(crate) fn run(effort: Effort, redis_server: &str) {
     library::run(effort);
     keyed::run(effort);
+    fill::run(effort);
     bytes::run(effort);
     http::run(effort);
     grpc::run(effort);

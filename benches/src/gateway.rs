@@ -38,7 +38,7 @@ use crate::{Effort, report};
 const BODIES: [(usize, &str); 2] = [(1 << 10, "1 KiB"), (100 << 10, "100 KiB")];
 /// Number of idle connections: both ends of each, and those to the upstream, within the files that
 /// processes may open.
-const IDLE: usize = 5_000;
+pub(crate) const IDLE: usize = 5_000;
 /// How often memory is read, and the number of readings that find no less. Proxies release the
 /// buffers of a connection some seconds after its last request.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -221,9 +221,9 @@ fn idle(beside: Option<&Path>) {
         "\ngateway, idle   (KiB of resident memory per connection, {IDLE} connections)"
     ));
     for row in rows(directory.path(), upstream.port(), beside) {
-        drop(connections(row.proxy.port(), 1));
+        drop(connections(row.proxy.port(), 1, REQUEST));
         let before = row.proxy.resident_bytes();
-        let held = connections(row.proxy.port(), IDLE);
+        let held = connections(row.proxy.port(), IDLE, REQUEST);
         let after = settled(&row.proxy);
         #[expect(clippy::cast_precision_loss, reason = "figures for people")]
         let each = (after - before) / held.len() as f64 / 1024.0;
@@ -250,12 +250,14 @@ fn settled(proxy: &Server) -> f64 {
     least
 }
 
-/// Opens connections, each of which has had an answer.
-fn connections(port: u16, count: usize) -> Vec<TcpStream> {
+const REQUEST: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+/// Opens connections, each of which has had an answer to `request`.
+pub(crate) fn connections(port: u16, count: usize, request: &str) -> Vec<TcpStream> {
     let open = |_| {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the proxy listens");
         stream
-            .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            .write_all(request.as_bytes())
             .expect("the proxy reads");
         read_answer(&stream);
         stream

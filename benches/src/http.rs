@@ -20,12 +20,14 @@ pub(crate) mod wrk;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
 
 use self::Expected::{Allowed, Refused};
 use self::wrk::{Question, Wrk};
 use crate::server::Server;
 use crate::spent::{self, Spent};
-use crate::{Effort, report};
+use crate::{Effort, gateway, report};
 
 /// The policy of the README.
 const QUICKSTART: &str = include_str!("../../examples/policies/quickstart.toml");
@@ -131,6 +133,34 @@ pub(crate) fn run(effort: Effort) {
         spent::note("HTTP, beside the same answer", floor, &pair);
     }
 }
+
+/// Prints the memory of idle connections, when each has just had an answer and later.
+#[expect(clippy::disallowed_methods, reason = "idle buffers are let go in time")]
+pub(crate) fn idle() {
+    let directory = tempfile::tempdir().expect("a directory for a policy");
+    let path = directory.path().join("quickstart.toml");
+    fs::write(&path, QUICKSTART).expect("a policy is written");
+    let server = Server::start(&["service", &path.display().to_string()]);
+    let Question { target, body, .. } = ONE_LIMIT;
+    let length = body.len();
+    let request =
+        format!("POST {target} HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{body}");
+    drop(gateway::connections(server.port(), 1, &request));
+    let before = server.resident_bytes();
+    let held = gateway::connections(server.port(), gateway::IDLE, &request);
+    let each = || (server.resident_bytes() - before) / held.len() as f64 / 1024.0;
+    let at_once = each();
+    thread::sleep(SETTLES);
+    report::line(&format!(
+        "\nhttp, idle   (KiB of resident memory per connection, {} connections)\n\
+         {at_once:>8.2} at once\n{:>8.2} after {SETTLES:?}",
+        gateway::IDLE,
+        each()
+    ));
+}
+
+/// Time after which a connection without requests is idle.
+const SETTLES: Duration = Duration::from_secs(10);
 
 /// Row that the others are compared with.
 const HYPER: &str = "floor: hyper, a constant";

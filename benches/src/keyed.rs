@@ -64,7 +64,7 @@ pub(crate) fn decide(store: &MemoryStore, limit: &Limit, key: &[u8], now: Time) 
 }
 
 /// Returns a number as a key part: its length, then its bytes.
-fn part(number: u64) -> [u8; NUMBER] {
+pub(crate) fn part(number: u64) -> [u8; NUMBER] {
     let mut key = [8; NUMBER];
     key[1..].copy_from_slice(&number.to_le_bytes());
     key

@@ -19,7 +19,9 @@
 //! [`gateway`]; with `-- watch [--quick]`,
 //! what the service keeps about its decisions: see [`watch`]; with `-- overrides [--quick]`, limits
 //! with 100,000 overrides: see [`overrides`]; with `-- full [--quick]`, a full store: see [`full`];
-//! with `-- replay [--quick] [--log SAMPLE]..`, lines of an access log: see [`replay`].
+//! with `-- fill [--quick]`, the longest call while keys come: see [`fill`]; with `-- replay [--quick]
+//! [--log SAMPLE]..`, lines of an access log: see [`replay`]. `-- all` runs every one that has a row
+//! in `COMPARE.md`, one after the other, in about an hour.
 //!
 //! Governor is measured twice: at the same price of time (ratekeeper receives the time from its
 //! caller, so governor is given a clock that costs one load), and each with the clock it ships with
@@ -31,6 +33,7 @@ mod compare;
 mod cores;
 mod descriptors;
 mod direct;
+mod fill;
 mod floor;
 mod full;
 mod gateway;
@@ -112,6 +115,15 @@ fn main() {
         "matching" => matching::run(effort),
         "overrides" => overrides::run(effort),
         "full" => full::run(effort),
+        "fill" => fill::run(effort),
+        "all" => {
+            compare::run(effort, server);
+            gateway::run(effort, after("--beside").map(Path::new));
+            http::idle();
+            matching::limits(effort);
+            watch::run(effort);
+            full::run(effort);
+        }
         "replay" => {
             let names = args.windows(2).filter(|pair| pair[0] == "--log");
             let samples: Vec<PathBuf> = names.map(|pair| PathBuf::from(&pair[1])).collect();

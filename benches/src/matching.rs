@@ -171,7 +171,7 @@ fn lists(effort: Effort) {
     }
 }
 
-fn limits(effort: Effort) {
+pub(crate) fn limits(effort: Effort) {
     for field in &FIELDS {
         let of = |numbers: std::ops::Range<usize>| {
             let each = numbers.map(|n| {
