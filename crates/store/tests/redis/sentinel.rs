@@ -120,31 +120,44 @@ impl Watched {
 
     /// Waits until a sentinel would promote the replica: after a failover it asks for its state anew.
     fn wait_for_candidate(&self, sentinel: usize) {
-        for _ in 0..3_000 {
+        let is_candidate = |facts: &Vec<String>| {
+            let heard: u64 = field(facts, "info-refresh").parse().unwrap();
+            field(facts, "flags") == "slave"
+                && field(facts, "master-link-status") == "ok"
+                && heard < 10_000
+        };
+        self.until(&format!("sentinel {sentinel} knows its replica"), || {
             let replicas: Vec<Vec<String>> = self.report(sentinel, "SLAVES").unwrap();
-            let is_candidate = |facts: &Vec<String>| {
-                let heard: u64 = field(facts, "info-refresh").parse().unwrap();
-                field(facts, "flags") == "slave"
-                    && field(facts, "master-link-status") == "ok"
-                    && heard < 10_000
-            };
-            if replicas.len() == 1 && replicas.iter().all(is_candidate) {
-                return;
-            }
-            wait_a_little();
-        }
-        panic!("sentinel {sentinel} did not know its replica in time");
+            replicas.len() == 1 && replicas.iter().all(is_candidate)
+        });
     }
 
     fn wait(&self, sentinel: usize, name: &str, value: &str) {
-        for _ in 0..3_000 {
-            if self.fact(sentinel, name) == value {
-                return;
-            }
+        self.until(
+            &format!("sentinel {sentinel} reports {name} {value}"),
+            || self.fact(sentinel, name) == value,
+        );
+    }
+
+    /// Waits until that is so. The time does not count in which a sentinel is in TILT: it does nothing
+    /// for half a minute after its clock jumped, or the machine kept it waiting, by two seconds.
+    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let mut tries = 0;
+        while !is_so() {
+            assert!(tries < 3_000, "timed out before {what}");
+            tries += usize::from(!self.sentinels.iter().any(is_in_tilt));
             wait_a_little();
         }
-        panic!("sentinel {sentinel} did not report {name} {value} in time");
     }
+}
+
+fn is_in_tilt(sentinel: &Server) -> bool {
+    let mut info = redis::cmd("INFO");
+    let info: String = info
+        .arg("sentinel")
+        .query(&mut connect(sentinel, OTHER_WORD))
+        .unwrap();
+    info.contains("sentinel_tilt:1")
 }
 
 /// Returns a field of a report: names and values in turn.
