@@ -19,20 +19,9 @@ use ratekeeper_core::Nanos;
 use crate::absence::Absence;
 use crate::error::{ForwardError, UpstreamFailure};
 
-/// Upper bounds of the times to the head of a response; the last bucket has none.
-pub const HEAD_EDGES: [Nanos; 12] = [
-    Nanos::from_millis(5),
-    Nanos::from_millis(10),
-    Nanos::from_millis(25),
-    Nanos::from_millis(50),
-    Nanos::from_millis(100),
-    Nanos::from_millis(250),
-    Nanos::from_millis(500),
-    Nanos::from_millis(1_000),
-    Nanos::from_millis(2_500),
-    Nanos::from_millis(5_000),
-    Nanos::from_millis(10_000),
-    Nanos::from_millis(30_000),
+/// Upper bounds of the times to the head of a response, in milliseconds; the last bucket has none.
+pub const HEAD_EDGES_MILLIS: [u64; 12] = [
+    5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000,
 ];
 const KINDS: usize = UpstreamFailure::ALL.len();
 
@@ -63,8 +52,8 @@ pub struct UpstreamTotals {
     pub failures: [u64; KINDS],
     /// Requests whose client left, or did not send its body, before a response.
     pub left: u64,
-    /// Responses by their time to the head, see [`HEAD_EDGES`].
-    pub head: [u64; HEAD_EDGES.len() + 1],
+    /// Responses by their time to the head, see [`HEAD_EDGES_MILLIS`].
+    pub head: [u64; HEAD_EDGES_MILLIS.len() + 1],
     /// The sum of these times.
     pub head_nanos: u64,
     /// Bytes of bodies that were sent to the upstream, and received from it.
@@ -108,7 +97,7 @@ struct UpstreamCounters {
     responses: [Count; 5],
     failures: [Count; KINDS],
     left: Count,
-    head: [Count; HEAD_EDGES.len() + 1],
+    head: [Count; HEAD_EDGES_MILLIS.len() + 1],
     head_nanos: Count,
     sent: Count,
     received: Count,
@@ -246,7 +235,8 @@ impl Passage {
         let class = usize::from(status.as_u16() / 100).min(counts.responses.len());
         counts.responses[class - 1].add(1); // a status is at least 100
         if let Some(took) = took {
-            let lower = HEAD_EDGES.iter().take_while(|edge| **edge < took);
+            let lower = HEAD_EDGES_MILLIS.iter();
+            let lower = lower.take_while(|edge| Nanos::from_millis(**edge) < took);
             counts.head[lower.count()].add(1);
             counts.head_nanos.add(took.as_nanos());
         }
@@ -292,7 +282,7 @@ impl UpstreamTotals {
     }
 
     /// Returns the bound of the times of this part of the responses, in percent: `None` without a
-    /// response, [`Nanos::MAX`] beyond the last of [`HEAD_EDGES`].
+    /// response, [`Nanos::MAX`] beyond the last of [`HEAD_EDGES_MILLIS`].
     pub fn within(&self, percent: u64) -> Option<Nanos> {
         let all: u64 = self.head.iter().sum();
         let mut left = (all * percent).div_ceil(100); // up: at least so many are faster
@@ -306,9 +296,8 @@ impl UpstreamTotals {
         });
         Some(
             index
-                .and_then(|index| HEAD_EDGES.get(index))
-                .copied()
-                .unwrap_or(Nanos::MAX),
+                .and_then(|index| HEAD_EDGES_MILLIS.get(index))
+                .map_or(Nanos::MAX, |edge| Nanos::from_millis(*edge)),
         )
     }
 }

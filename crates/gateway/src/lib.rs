@@ -45,7 +45,7 @@ mod tunnel;
 mod upload;
 
 pub use connection::{TlsTransport, Transport, UpstreamAddress};
-pub use counts::{AddressTotals, FailedAttempt, FailureWatch, HEAD_EDGES, UpstreamTotals};
+pub use counts::{AddressTotals, FailedAttempt, FailureWatch, HEAD_EDGES_MILLIS, UpstreamTotals};
 pub use download::{DownloadBody, DownloadError};
 pub use error::{ForwardError, UpstreamFailure};
 pub use examine::{Malformed, examine};

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use ratekeeper::Clock;
 use ratekeeper_core::Nanos;
 use ratekeeper_gateway::{
-    AddressTotals, FailureWatch, Gateway, HEAD_EDGES, UpstreamFailure, UpstreamTotals,
+    AddressTotals, FailureWatch, Gateway, HEAD_EDGES_MILLIS, UpstreamFailure, UpstreamTotals,
 };
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ struct Readings {
     /// The oldest first.
     minute: VecDeque<Reading>,
     /// Times to the head while it was not slow, likewise.
-    hours: VecDeque<[u64; HEAD_EDGES.len() + 1]>,
+    hours: VecDeque<[u64; HEAD_EDGES_MILLIS.len() + 1]>,
 }
 
 /// The counts of an upstream at a moment.

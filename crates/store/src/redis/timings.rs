@@ -64,26 +64,15 @@ impl CallTimes {
 pub struct CallTime {
     /// Number of calls that took at most as long as the edge of the same index, and longer than
     /// the one before; the last bucket has no edge.
-    pub buckets: [u64; Self::EDGES.len() + 1],
+    pub buckets: [u64; Self::EDGES_MICROS.len() + 1],
     /// Sum of all times.
     pub sum: Nanos,
 }
 
 impl CallTime {
-    /// Upper edges of the buckets.
-    pub const EDGES: [Nanos; 12] = [
-        Nanos::from_micros(100),
-        Nanos::from_micros(250),
-        Nanos::from_micros(500),
-        Nanos::from_millis(1),
-        Nanos::from_micros(2_500),
-        Nanos::from_millis(5),
-        Nanos::from_millis(10),
-        Nanos::from_millis(25),
-        Nanos::from_millis(50),
-        Nanos::from_millis(100),
-        Nanos::from_millis(250),
-        Nanos::from_secs(1),
+    /// Upper edges of the buckets, in microseconds.
+    pub const EDGES_MICROS: [u64; 12] = [
+        100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000,
     ];
 
     fn and(mut self, other: &Self) -> Self {
@@ -101,7 +90,7 @@ pub(super) struct Timings([[Times; 3]; ActKind::NAMES.len()]);
 
 #[derive(Debug, Default)]
 struct Times {
-    buckets: [AtomicU64; CallTime::EDGES.len() + 1],
+    buckets: [AtomicU64; CallTime::EDGES_MICROS.len() + 1],
     sum: AtomicU64,
 }
 
@@ -109,7 +98,8 @@ impl Timings {
     pub(super) fn note(&self, act: ActKind, ended: CallOutcome, took: Duration) {
         let took = Nanos::from(took);
         let times = &self.0[act.index()][ended as usize];
-        let bucket = CallTime::EDGES.iter().take_while(|edge| **edge < took);
+        let bucket = CallTime::EDGES_MICROS.iter();
+        let bucket = bucket.take_while(|edge| Nanos::from_micros(**edge) < took);
         times.buckets[bucket.count()].fetch_add(1, Ordering::Relaxed);
         times.sum.fetch_add(took.as_nanos(), Ordering::Relaxed);
     }

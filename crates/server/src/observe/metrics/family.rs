@@ -4,7 +4,6 @@
 //!   values --Family, Series--> MetricList --> /metrics (`format.rs`), OTLP
 //! ```
 
-use ratekeeper_core::Nanos;
 use ratekeeper_store::CallTime;
 use smallvec::SmallVec;
 
@@ -215,7 +214,7 @@ impl DurationsSnapshot {
 
 impl From<CallTime> for DurationsSnapshot {
     fn from(time: CallTime) -> Self {
-        let edges = CallTime::EDGES.map(Nanos::as_nanos);
+        let edges = CallTime::EDGES_MICROS.map(|it| it * 1_000);
         Self::new(edges, time.buckets, time.sum.as_nanos())
     }
 }

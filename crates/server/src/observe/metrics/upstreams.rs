@@ -1,7 +1,6 @@
 //! Upstreams: metrics of the gateway's side towards the application.
 
-use ratekeeper_core::Nanos;
-use ratekeeper_gateway::{AddressTotals, HEAD_EDGES, UpstreamFailure};
+use ratekeeper_gateway::{AddressTotals, HEAD_EDGES_MILLIS, UpstreamFailure};
 
 use super::family::{DurationsSnapshot, MetricList};
 use super::table;
@@ -25,7 +24,7 @@ impl WatchedUpstreams {
         table::UPSTREAM_LEFT.each(out, left);
         let mut series = table::UPSTREAM_TIME.open(out);
         for (route, totals) in &totals {
-            let (edges, counts) = (HEAD_EDGES.map(Nanos::as_nanos), totals.head);
+            let (edges, counts) = (HEAD_EDGES_MILLIS.map(|it| it * 1_000_000), totals.head);
             let times = DurationsSnapshot::new(edges, counts, totals.head_nanos);
             series.durations(&[route], &times);
         }
