@@ -21,45 +21,32 @@ const MAX_TEXT: usize = 1_024;
 const EXAMPLE: &str = "write its fields as `name: value`";
 
 /// Place of a table, which determines the fields it may have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, strum::Display)]
 pub(super) enum TablePlace {
+    #[strum(to_string = "the file")]
     File,
+    #[strum(to_string = "a descriptor")]
     Descriptor,
+    #[strum(to_string = "`rate_limit`")]
     RateLimit,
+    #[strum(to_string = "`replaces`")]
     Replaces,
 }
 
-/// Every field, and the places where it belongs.
-const FIELDS: [(&str, &[TablePlace]); 17] = [
-    ("domain", &[TablePlace::File]),
-    ("descriptors", &[TablePlace::File, TablePlace::Descriptor]),
-    ("key", &[TablePlace::Descriptor]),
-    ("value", &[TablePlace::Descriptor]),
-    ("rate_limit", &[TablePlace::Descriptor]),
-    ("shadow_mode", &[TablePlace::Descriptor]),
-    ("quota_mode", &[TablePlace::Descriptor]),
-    ("detailed_metric", &[TablePlace::Descriptor]),
-    ("value_to_metric", &[TablePlace::Descriptor]),
-    ("share_threshold", &[TablePlace::Descriptor]),
-    ("metadata", &[TablePlace::Descriptor]),
-    ("unit", &[TablePlace::RateLimit]),
-    ("requests_per_unit", &[TablePlace::RateLimit]),
-    ("unlimited", &[TablePlace::RateLimit]),
-    ("name", &[TablePlace::RateLimit, TablePlace::Replaces]),
-    ("replaces", &[TablePlace::RateLimit]),
-    ("<<", &[]),
+/// The fields of each place.
+const FIELDS: [(TablePlace, &str); 4] = [
+    (TablePlace::File, "domain, descriptors"),
+    (
+        TablePlace::Descriptor,
+        "descriptors, key, value, rate_limit, shadow_mode, quota_mode, detailed_metric, \
+         value_to_metric, share_threshold, metadata",
+    ),
+    (
+        TablePlace::RateLimit,
+        "unit, requests_per_unit, unlimited, name, replaces",
+    ),
+    (TablePlace::Replaces, "name"),
 ];
-
-impl TablePlace {
-    const fn what(self) -> &'static str {
-        match self {
-            Self::File => "the file",
-            Self::Descriptor => "a descriptor",
-            Self::RateLimit => "`rate_limit`",
-            Self::Replaces => "`replaces`",
-        }
-    }
-}
 
 /// A table with fields that have been compared with the allowed ones.
 #[derive(Debug)]
@@ -77,16 +64,20 @@ impl<'n> CheckedTable<'n> {
             if place == TablePlace::File && node.is_null() {
                 return Some(Self { node, meant });
             }
-            return wrong(node, place.what(), "a table", EXAMPLE);
+            return wrong(node, &place.to_string(), "a table", EXAMPLE);
         };
         for (key, _) in entries {
             let Some(name) = field_name(key) else {
                 continue;
             };
-            match FIELDS.iter().find(|(known, _)| *known == name) {
-                None => meant.extend(unknown(name, key, place)),
-                Some((_, places)) if places.contains(&place) => {}
-                Some((_, places)) => misplaced(name, key, places, place),
+            let of_name = FIELDS
+                .iter()
+                .filter(|(_, fields)| each(fields).any(|it| it == name));
+            let places: Vec<TablePlace> = of_name.map(|(place, _)| *place).collect();
+            if places.is_empty() {
+                meant.extend(unknown(name, key, place));
+            } else if !places.contains(&place) {
+                misplaced(name, key, &places, place);
             }
         }
         Some(Self { node, meant })
@@ -233,17 +224,22 @@ fn not_a_name(key: &YamlNode<'_>, kind: &str) {
         .help("write the value after its field, as in value: \"5\"");
 }
 
+/// Returns the names of some fields.
+fn each(fields: &'static str) -> impl Iterator<Item = &'static str> {
+    fields.split(", ")
+}
+
 /// Reports an unknown field; returns the one that was probably meant.
 fn unknown(name: &str, key: &YamlNode<'_>, place: TablePlace) -> Option<&'static str> {
-    let fields = FIELDS.iter().filter(|(_, places)| places.contains(&place));
-    let known: Vec<&'static str> = fields.map(|(known, _)| *known).collect();
-    let all = FIELDS.iter().map(|(known, _)| *known);
+    let known = FIELDS.iter().find(|(it, _)| *it == place);
+    let known = known.map_or("", |(_, fields)| fields);
+    let all = FIELDS.iter().flat_map(|(_, fields)| each(fields));
     let out = key.at.findings;
     let near = out
-        .nearest(name, known.iter().copied())
+        .nearest(name, each(known))
         .or_else(|| out.nearest(name, all));
-    let message = format!("unknown field `{}` in {}", shown(name), place.what());
-    let label = format!("known: {}", known.join(", "));
+    let message = format!("unknown field `{}` in {place}", shown(name));
+    let label = format!("known: {known}");
     let help = near.map_or_else(
         || "leave it out: the service has no such setting".to_owned(),
         |near| format!("did you mean `{near}`?"),
@@ -253,8 +249,8 @@ fn unknown(name: &str, key: &YamlNode<'_>, place: TablePlace) -> Option<&'static
 }
 
 fn misplaced(name: &str, key: &YamlNode<'_>, belongs: &[TablePlace], place: TablePlace) {
-    let message = format!("`{name}` has no effect in {}", place.what());
-    let places: Vec<_> = belongs.iter().map(|place| place.what()).collect();
+    let message = format!("`{name}` has no effect in {place}");
+    let places: Vec<_> = belongs.iter().map(TablePlace::to_string).collect();
     let label = format!("a field of {}", places.join(" and of "));
     warning(codes::ENVOY_IGNORED, key.at, message, label)
         .help("move it, or leave it out: the Go service ignores it too");
