@@ -31,6 +31,7 @@ pub(crate) fn check(table: Table<'_>, place: &str) {
                     place,
                     field,
                     example,
+                    assigned: &format!("{field} = "),
                 };
                 value(node, &known.shape, here);
             }
@@ -120,7 +121,7 @@ fn suits(node: Node<'_>, shape: &'static Shape, here: Here<'_>) -> bool {
             empty_list(node, here);
             too_many(node, *most, here);
             for node in node.each().take(*most) {
-                value(node, of, here);
+                value(node, of, here.each());
             }
         }
         (Shape::Values(of, _), _) => value(node, of, here),
@@ -161,7 +162,7 @@ fn list(node: Node<'_>, most: usize, shape: &Shape, here: Here<'_>) {
         let bare = bare && here.field != "days"; // mon, not "1"
         let help = match (bare, written(node)) {
             (true, Some(text)) => format!("put it in quotes: \"{text}\""),
-            _ => here.usual(),
+            _ => here.each().usual(),
         };
         not_of_type(node, message, help);
     }
@@ -208,6 +209,7 @@ fn named(node: Node<'_>, of: &'static Shape, most: usize, here: Here<'_>) {
         let here = Here {
             field: &field,
             example,
+            assigned: &format!("{field} = "),
             ..here
         };
         value(node, of, here);

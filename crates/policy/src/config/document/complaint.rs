@@ -24,6 +24,8 @@ pub(crate) struct Here<'a> {
     pub(crate) field: &'a str,
     /// A value of the field as it could stand in the file.
     pub(crate) example: &'a str,
+    /// What an edit begins with: `key = `, or nothing for one value of a list, so that the others stay.
+    pub(crate) assigned: &'a str,
 }
 
 /// Formats it as `` `key` of limit `per-ip` ``.
@@ -34,9 +36,21 @@ impl fmt::Display for Here<'_> {
 }
 
 impl Here<'_> {
+    /// Returns it for one value of a list.
+    pub(super) fn each(self) -> Self {
+        let values = self.example.trim_start_matches('[');
+        let is_table = values.starts_with('{');
+        let ends = |c| c == ']' || c == ',' && !is_table;
+        Self {
+            example: values.split(ends).next().unwrap_or_default(),
+            assigned: "",
+            ..self
+        }
+    }
+
     /// Returns the help that proposes the example.
     pub(super) fn usual(&self) -> String {
-        format!("write for example {} = {}", self.field, self.example)
+        format!("write for example {}{}", self.assigned, self.example)
     }
 }
 
@@ -228,7 +242,7 @@ pub(super) fn not_scalar(scalar: Scalar, text: &Text<'_>, here: Here<'_>) {
         _ => format!("\"{text}\" is not a valid {here}"),
     };
     let help = match scalar.meant(text.value, here.example) {
-        Some(meant) => format!("write {} = \"{meant}\"", here.field),
+        Some(meant) => format!("write {}\"{meant}\"", here.assigned),
         None => here.usual(),
     };
     error(scalar.code(), text.at, message, scalar.expected()).help(help);
@@ -273,10 +287,12 @@ pub(super) fn word(text: &Text<'_>, words: &'static [&'static str], here: Here<'
     };
     let help = match other_words::value(field, text.value) {
         Some(instead) => instead.to_owned(),
-        None if words.contains(&"off") && is_off(text.value) => format!("write {field} = \"off\""),
+        None if words.contains(&"off") && is_off(text.value) => {
+            format!("write {}\"off\"", here.assigned)
+        }
         None => {
             let known = words.iter().copied();
-            out.meant(text.value, known, &format!("{field} = "), other)
+            out.meant(text.value, known, here.assigned, other)
         }
     };
     let message = format!("unknown value \"{text}\" for {here}");

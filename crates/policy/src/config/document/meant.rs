@@ -44,7 +44,7 @@ pub(crate) fn quota(text: &str) -> Option<String> {
 pub(crate) fn path(path: &str) -> Option<String> {
     let is_regex = path.starts_with(['^', '~']) || path.ends_with('$');
     if is_regex || SIGNS.iter().any(|sign| path.contains(sign)) {
-        let help = "write `*` for one segment, and `**` for any number: path = \"/api/**\"";
+        let help = "write `*` for one segment, and `**` for any number, as in \"/api/**\"";
         return Some(help.to_owned());
     }
     let segment = |text: &str| {

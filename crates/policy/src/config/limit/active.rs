@@ -138,8 +138,7 @@ fn days(texts: &[Text<'_>]) -> Option<Days> {
         };
         let message = format!("\"{text}\" is not a day of the week");
         let label = format!("expected one of {}, or a range", Days::NAMES.join(", "));
-        error(codes::ACTIVE, text.at, message, label)
-            .help(format!("write for example days = [\"{like}\"]"));
+        error(codes::ACTIVE, text.at, message, label).help(format!("write for example \"{like}\""));
     }
     are_right.then_some(days)
 }

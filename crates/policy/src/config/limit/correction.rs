@@ -166,7 +166,7 @@ fn status(node: Node<'_>, field: &str) -> Option<(u16, u16)> {
     let label = "expected a number from 100 to 599, or a class such as \"4xx\"";
     let help = match text.trim().parse::<u16>() {
         Ok(number) => format!("write it without quotes: {number}"),
-        Err(_) => "write for example status = [401, 403], or status = \"4xx\"".to_owned(),
+        Err(_) => "write for example 401, or \"4xx\"".to_owned(),
     };
     error(codes::REPORT, node.at, message, label).help(help);
     None

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 use crate::config::document::meant;
 use crate::config::fields::{MAX_MATCH_VALUES, MAX_NAME, MAX_NAMES};
@@ -126,6 +126,7 @@ impl Requests {
             {
                 error.help = help;
             }
+            error.help = kept(text.value, &error.help);
             let label = format!("not a valid value of `{name}`");
             let code = if field.is_located() {
                 codes::PLACE
@@ -168,11 +169,12 @@ fn no_value_left(field: &Field, patterns: &[Pattern], at: Spot<'_>) {
 
 /// Warns of all addresses of IPv4, without any of IPv6.
 fn half_of_all(values: &[Text<'_>]) {
-    let networks = values.iter().map_while(|text| text.value.parse().ok());
-    let networks: Vec<IpNet> = networks.collect();
-    let all: Option<IpNet> = "0.0.0.0/0".parse().ok();
-    let [first, ..] = values else { return };
-    if networks.len() == values.len() && IpNet::aggregate(&networks) == all.as_slice() {
+    let networks = values.iter().map(|text| text.value.parse().ok());
+    let networks: Option<Vec<IpNet>> = networks.collect();
+    let is_all = |it: Vec<IpNet>| IpNet::aggregate(&it) == [IpNet::V4(Ipv4Net::default())];
+    if let Some(first) = values.first()
+        && networks.is_some_and(is_all)
+    {
         let message = "ip matches each IPv4 address, and no IPv6 address";
         let label = "leaves IPv6 out";
         warning(codes::FOREIGN_PATTERN, first.at, message, label)
@@ -200,8 +202,15 @@ fn foreign(name: &str, field: &Field, text: &Text<'_>) {
     };
     if let Some(help) = help {
         let message = format!("{name} \"{}\" is read as text", shown(value));
+        let help = kept(text.value, &help);
         warning(codes::FOREIGN_PATTERN, text.at, message, label).help(help);
     }
+}
+
+/// Returns the help of a value; what it proposes in place of one with `!` has the `!` too.
+fn kept(written: &str, help: &str) -> String {
+    let sign = if written.starts_with('!') { "!" } else { "" };
+    help.replace("write \"", &format!("write \"{sign}"))
 }
 
 /// Returns the X of `header.X`, `attr.X`, ...

@@ -187,7 +187,7 @@ fn protocol(text: &Text<'_>) -> Option<String> {
             "leave it out: clients may speak HTTP/2 and TLS to the listener itself";
         !is_short || !text.value.split('/').all(is_word) =>
             "expected NAME or NAME/VERSION, up to 40 characters",
-            "write for example upgrades = [\"websocket\"]";
+            "write for example \"websocket\"";
     };
     let Some(reason) = reason else {
         return Some(text.value.to_owned());

@@ -259,12 +259,11 @@ impl fmt::Display for Pattern {
 }
 
 fn method(text: &str) -> Result<Glob, ValueError> {
-    // RFC 9110, section 5.6.2: `*` is a token character as well.
-    if !text.bytes().all(is_token) {
-        return Err(ValueError::new(
-            format!("`{text}` is not a method"),
-            "write \"POST\", or a list: [\"POST\", \"PUT\"]",
-        ));
+    let is_any = ["ANY", "ALL"].contains(&&*text.to_ascii_uppercase());
+    // RFC 9110, section 5.6.2: `*` is a token character as well, and so is `|`.
+    if is_any || !text.bytes().all(|byte| is_token(byte) && byte != b'|') {
+        let help = "write \"POST\", or a list: [\"POST\", \"PUT\"]; without `method`, any matches";
+        return Err(ValueError::new(format!("`{text}` is not a method"), help));
     }
     Ok(Glob::new(text.to_ascii_uppercase().as_bytes()))
 }
@@ -285,6 +284,14 @@ fn host(text: &str) -> Result<Glob, ValueError> {
     if !text.is_ascii() {
         let help = "write the name in its ASCII form: \"xn--...\"";
         return wrong("is not in ASCII, and would match no request", help);
+    }
+    if let Some(domain) = text.strip_prefix('.').filter(|it| !it.is_empty()) {
+        let help = format!("write \"*.{domain}\", and \"{domain}\" for the name itself");
+        return wrong("begins with a dot, and would match no request", &help);
+    }
+    if text.parse::<Ipv6Addr>().is_ok() {
+        let help = format!("write \"[{text}]\"");
+        return wrong("lacks the brackets that requests have", &help);
     }
     if name.is_empty() || !text.bytes().all(is_host) {
         let help = "write \"api.example.com\" or \"*.example.com\"";
@@ -348,6 +355,15 @@ mod tests {
                 "write \"example.com\"",
             ),
             (Field::Host, "[::1]:80", "has a port", "write \"[::1]\""),
+            (Field::Host, "::1", "lacks the brackets", "write \"[::1]\""),
+            (Field::Host, ".a.example", "a dot", "write \"*.a.example\""),
+            (Field::Method, "GET|POST", "is not a method", "a list"),
+            (
+                Field::Method,
+                "!any",
+                "`any` is not a method",
+                "without `method`",
+            ),
             (
                 Field::Host,
                 "http://example.com",

@@ -17,7 +17,7 @@ use strum::{Display, EnumString};
 
 use crate::ValueError;
 
-const EXAMPLE: &str = "write for example upstream = \"http://127.0.0.1:3000\"";
+const EXAMPLE: &str = "write for example \"http://127.0.0.1:3000\"";
 
 /// One address of an upstream.
 ///
@@ -94,7 +94,7 @@ impl FromStr for UpstreamUrl {
         if let Some(path) = text.strip_prefix("unix:") {
             // The longest path that an address of a socket holds (unix(7)).
             if !path.starts_with('/') || path.len() > 107 || path.contains(char::is_control) {
-                let help = "write for example upstream = \"unix:/run/app.sock\"";
+                let help = "write for example \"unix:/run/app.sock\"";
                 return wrong("is not the path of a socket, of up to 107 bytes", help);
             }
             return Ok(Self {
