@@ -294,10 +294,7 @@ impl UpstreamTotals {
             left -= left.min(*count);
             is_last
         });
-        Some(
-            index
-                .and_then(|index| HEAD_EDGES_MILLIS.get(index))
-                .map_or(Nanos::MAX, |edge| Nanos::from_millis(*edge)),
-        )
+        let edge = HEAD_EDGES_MILLIS.get(index?);
+        Some(edge.map_or(Nanos::MAX, |edge| Nanos::from_millis(*edge)))
     }
 }

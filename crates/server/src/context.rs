@@ -137,8 +137,13 @@ impl ServiceContext {
 
     /// Notes an act of an operator, for the dashboard.
     pub(crate) fn note_change(&self, text: &str) {
+        self.note(ChangeKind::Change, text);
+    }
+
+    /// Notes a change or a fault, for the dashboard.
+    pub(crate) fn note(&self, kind: ChangeKind, text: &str) {
         let (now, changes) = (self.now(), &self.observers.changes);
-        changes.note(now, self.unix_millis(now), ChangeKind::Change, text);
+        changes.note(now, self.unix_millis(now), kind, text);
     }
 
     /// Notes that the files of a source are those in force.

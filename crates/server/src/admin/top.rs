@@ -15,6 +15,7 @@ use crate::observe::alerts::message::rfc3339;
 use crate::observe::changes::ChangeKind;
 use crate::observe::country_hours::HOURS;
 use crate::observe::top_keys::{ERROR_PERCENT, TopKeysFound, TopOrder, TopWindow};
+use crate::state::saving::NOT_SAVED;
 use crate::store::by_hand;
 
 /// Maximum number of countries that are listed.
@@ -183,6 +184,10 @@ fn notes(shared: &ServiceContext, now: Time) -> Vec<String> {
     }
     if shared.observers.metrics.is_rejected() {
         notes.push("the files of the policy are refused: the old policy stays in force".to_owned());
+    }
+    let state = shared.state.as_ref();
+    if state.is_some_and(|folder| folder.levels.lock().is_failing) {
+        notes.push(NOT_SAVED.to_owned());
     }
     notes.extend(shared.observers.metrics.process.upstreams.faults());
     let changes = shared.observers.changes.latest().into_iter();

@@ -43,7 +43,9 @@ impl StatusChoice {
             "status=200" => Ok(Self::Always200),
             other => {
                 let other = shown(other);
-                let detail = format!("`?{other}` is not valid; expected `?status=200`");
+                let detail = format!(
+                    "`?{other}` is not valid; expected `status=200`, or `wait=true` of a check"
+                );
                 Err(Problem::new(WRONG_QUERY, detail))
             }
         }
@@ -74,17 +76,11 @@ impl CheckOptions {
             status: StatusChoice::OfTheLimit,
             held: false,
         };
-        let parameters = query.split('&');
-        for parameter in parameters.filter(|parameter| !parameter.is_empty()) {
+        for parameter in query.split('&') {
             match parameter {
-                "status=200" => options.status = StatusChoice::Always200,
+                "" => {}
                 "wait=true" => options.held = true,
-                other => {
-                    let other = shown(other);
-                    let detail =
-                        format!("`?{other}` is not valid; expected `status=200` or `wait=true`");
-                    return Err(Problem::new(WRONG_QUERY, detail));
-                }
+                other => options.status = StatusChoice::read(other)?,
             }
         }
         Ok(options)

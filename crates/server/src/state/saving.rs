@@ -14,6 +14,7 @@ use super::{BY_HAND, COUNTERS, HISTORY, SavedClock, StateFolder};
 use crate::background::bans::list_restored;
 use crate::background::history::record;
 use crate::context::ServiceContext;
+use crate::observe::changes::ChangeKind;
 
 /// Maximum number of bytes that are read of a file beside the counters: the history of 256 limits
 /// takes 9 MiB at most, and 10,000 keys set by hand take 14 MiB.
@@ -21,6 +22,10 @@ const MAX_BYTES: u64 = 16 << 20;
 /// A snapshot that takes long is followed by a pause of so many times its duration, so that
 /// snapshots take a tenth of a processor at most.
 const PAUSES: u32 = 9;
+
+/// What a crash costs while files cannot be written.
+pub(crate) const NOT_SAVED: &str =
+    "the state cannot be saved: a crash forgives the usage since the last save";
 
 /// Adds the saved keys to the store; the file is of the clock that the service continues.
 pub(crate) fn restore(
@@ -135,6 +140,18 @@ pub(crate) async fn save(shared: &Arc<ServiceContext>) -> Duration {
 impl StateFolder {
     fn save(&self, shared: &ServiceContext) {
         let _one = self.writing.lock();
+        let failed = self.levels.lock().failed;
+        self.write(shared);
+        let is_failing = self.levels.lock().failed > failed;
+        let was_failing = std::mem::replace(&mut self.levels.lock().is_failing, is_failing);
+        if is_failing && !was_failing {
+            shared.note(ChangeKind::Error, NOT_SAVED);
+        } else if was_failing && !is_failing {
+            shared.note_change("the state is saved again");
+        }
+    }
+
+    fn write(&self, shared: &ServiceContext) {
         let clock = || SavedClock {
             zero: shared.origin(),
             reading: shared.now(),

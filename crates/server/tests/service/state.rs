@@ -229,3 +229,26 @@ fn a_clock_that_was_set_back_and_a_folder_in_use_are_refused() {
     let notices = second.notices();
     assert!(notices.contains("of another clock"), "{notices}");
 }
+
+#[test]
+fn a_state_that_is_not_saved_is_a_present_fault_until_it_is() {
+    let directory = directory(&POLICY.replace(
+        "state = \"state\"",
+        "state = \"state\"\nstate_every = \"1s\"",
+    ));
+    let obstacle = directory.path().join("state/.counters.state.tmp");
+    fs::create_dir_all(&obstacle).unwrap();
+    let run = Run::start(directory.path(), HOUR);
+    let text = "the state cannot be saved: a crash forgives the usage since the last save";
+    let is_noted = || {
+        let top = run.admin().get("/v1/top").json();
+        top["notes"].as_array().unwrap().contains(&json!(text))
+    };
+    while !is_noted() {}
+    fs::remove_dir(&obstacle).unwrap();
+    while is_noted() {}
+    let page = run.admin().get("/v1/dashboard").json();
+    let changes = page["changes"].as_array().unwrap().iter();
+    let texts: Vec<&str> = changes.filter_map(|it| it["text"].as_str()).collect();
+    assert_eq!(texts, ["the state is saved again", text]);
+}

@@ -21,6 +21,8 @@ use crate::observe::alerts::webhook::RESULTS;
 pub(crate) struct StateLevels {
     pub(crate) saved: u64,
     pub(crate) failed: u64,
+    /// True since a file could not be written, until all could.
+    pub(crate) is_failing: bool,
     pub(crate) bytes: u64,
     pub(crate) at_seconds: u64,
 }
