@@ -6,7 +6,7 @@ use toml::de::DeValue;
 
 use super::other_words::{self, UNLIMITED, is_off};
 use super::scalar::{Scalar, unit_like};
-use super::shape::{FieldSpec, Shape, TableSpec, a_type, quoted};
+use super::shape::{FieldSpec, Shape, TableSpec, a_type, in_example, quoted};
 use crate::config::diagnostic::grouped;
 use crate::config::fields::{DEFAULTS, QUANTITIES, above_tables, owner};
 use crate::config::{Node, Spot, Text, codes, error, is_word, shown};
@@ -356,20 +356,6 @@ fn elsewhere(name: &str, value: Option<&str>, place: &str) -> Option<String> {
         }
         None => format!("it belongs under {}: {example}", owner.heading),
     })
-}
-
-/// Returns the example of a table with another value of a field; `None` if it does not have the field.
-fn in_example(table: &str, name: &str, value: Option<&str>) -> Option<String> {
-    let field = format!("{name} = ");
-    let (before, after) = table.split_once(&field)?;
-    let end = match after.split_once(']') {
-        Some((list, _)) if list.starts_with('[') => list.len() + 1,
-        _ => after
-            .find([',', '}'])
-            .map(|end| after[..end].trim_end().len())?,
-    };
-    let value = value.unwrap_or(&after[..end]);
-    Some(format!("{before}{field}{value}{}", &after[end..]))
 }
 
 /// Returns the help for a field with `false`, or a word for it, in place of its value.

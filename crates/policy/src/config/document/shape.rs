@@ -355,6 +355,20 @@ pub(super) fn a_type(value: &DeValue<'_>) -> &'static str {
     }
 }
 
+/// Returns the example of a table with another value of a field; `None` if it does not have the field.
+pub(super) fn in_example(table: &str, name: &str, value: Option<&str>) -> Option<String> {
+    let field = format!("{name} = ");
+    let (before, after) = table.split_once(&field)?;
+    let end = match after.split_once(']') {
+        Some((list, _)) if list.starts_with('[') => list.len() + 1,
+        _ => after
+            .find([',', '}'])
+            .map(|end| after[..end].trim_end().len())?,
+    };
+    let value = value.unwrap_or(&after[..end]);
+    Some(format!("{before}{field}{value}{}", &after[end..]))
+}
+
 /// Returns `` `limit`, `bucket` ``.
 pub(crate) fn in_backticks<T: fmt::Display>(names: &[T]) -> String {
     let each: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
