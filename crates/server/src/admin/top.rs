@@ -12,10 +12,9 @@ use crate::context::ServiceContext;
 use crate::doors::CallResult;
 use crate::doors::problem::Problem;
 use crate::observe::alerts::message::rfc3339;
-use crate::observe::changes::ChangeKind;
+use crate::observe::changes::{ChangeKind, NOT_SAVED};
 use crate::observe::country_hours::HOURS;
 use crate::observe::top_keys::{ERROR_PERCENT, TopKeysFound, TopOrder, TopWindow};
-use crate::state::saving::NOT_SAVED;
 use crate::store::by_hand;
 
 /// Maximum number of countries that are listed.

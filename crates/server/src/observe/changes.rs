@@ -45,6 +45,10 @@ pub(crate) fn by_the_same<R>(work: impl FnOnce() -> R) -> impl FnOnce() -> R {
     }
 }
 
+/// What a crash costs while files of the state cannot be written.
+pub(crate) const NOT_SAVED: &str =
+    "the state cannot be saved: a crash forgives the usage since the last save";
+
 /// The last changes, the newest last.
 #[derive(Debug, Default)]
 pub(crate) struct Changes(Mutex<VecDeque<Change>>);

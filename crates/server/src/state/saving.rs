@@ -14,7 +14,7 @@ use super::{BY_HAND, COUNTERS, HISTORY, SavedClock, StateFolder};
 use crate::background::bans::list_restored;
 use crate::background::history::record;
 use crate::context::ServiceContext;
-use crate::observe::changes::ChangeKind;
+use crate::observe::changes::{ChangeKind, NOT_SAVED};
 
 /// Maximum number of bytes that are read of a file beside the counters: the history of 256 limits
 /// takes 9 MiB at most, and 10,000 keys set by hand take 14 MiB.
@@ -22,10 +22,6 @@ const MAX_BYTES: u64 = 16 << 20;
 /// A snapshot that takes long is followed by a pause of so many times its duration, so that
 /// snapshots take a tenth of a processor at most.
 const PAUSES: u32 = 9;
-
-/// What a crash costs while files cannot be written.
-pub(crate) const NOT_SAVED: &str =
-    "the state cannot be saved: a crash forgives the usage since the last save";
 
 /// Adds the saved keys to the store; the file is of the clock that the service continues.
 pub(crate) fn restore(
