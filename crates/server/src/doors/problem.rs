@@ -185,15 +185,6 @@ pub(crate) fn shown(text: &str) -> String {
     shown
 }
 
-/// Returns the first `most` bytes of a text, or less, so that no character is cut.
-pub(crate) fn cut(text: &str, most: usize) -> &str {
-    let mut end = text.len().min(most);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,7 +22,7 @@ use ratekeeper_policy::LogDenials;
 use super::top_keys::KeyReveal;
 use crate::counter::{Counter, LogGate};
 use crate::doors::answer::shown_mode;
-use crate::doors::problem::cut;
+use crate::serve::log_writer::cut;
 
 /// Maximum number of lines a second, of all limits.
 const MAX_LINES: u64 = 50;

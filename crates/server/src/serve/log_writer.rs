@@ -207,6 +207,15 @@ fn write_some(out: &mut impl Write, mut bytes: &[u8]) -> (usize, Option<io::Erro
     (bytes.len(), failure)
 }
 
+/// Returns the first `most` bytes of a text, or less, so that no character is cut.
+pub(crate) fn cut(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};

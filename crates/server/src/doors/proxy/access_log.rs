@@ -27,9 +27,9 @@ use tokio::time::Instant;
 use super::ProxyDoor;
 use crate::counter::Counter;
 use crate::doors::answer::push_text;
-use crate::doors::problem::cut;
 use crate::observe::top_keys::KeyReveal;
 use crate::serve::listener::Caller;
+use crate::serve::log_writer::cut;
 use crate::{LogWriter, StartError};
 
 /// Maximum number of bytes of a text in a line; the rest of a longer one is left out.

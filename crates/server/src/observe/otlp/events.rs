@@ -24,7 +24,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::MAX_QUEUED;
 use crate::counter::Counter;
-use crate::doors::problem::cut;
+use crate::serve::log_writer::cut;
 
 /// The field of the name of an event. Lines of the log without it are not exported.
 const NAME: &str = "event";
