@@ -252,9 +252,14 @@ mod tests {
     #[test]
     fn a_stalled_reader_loses_lines_but_delays_no_writer() {
         let (mut log, allow, writes) = gate();
-        let line = [b'x'; 1 << 10];
+        let mut line = [b'x'; 1 << 10];
+        line[(1 << 10) - 1] = b'\n';
         let lines = 2 * (MAX_WAITING >> 10) + 100;
-        for _ in 0..lines {
+        log.write_all(&line).unwrap();
+        while !log.0.waiting.lock().writing {
+            std::thread::yield_now(); // so that the others are a second batch
+        }
+        for _ in 1..lines {
             log.write_all(&line).unwrap();
         }
         assert!(!log.flush_within(Duration::from_millis(1)));
