@@ -528,7 +528,9 @@ fn a_sentinel_without_hello_is_known_and_not_dialled_each_second() {
         let (mute, made) = serve(&watched, "watcher", 0);
         assert!(made < 4, "{made} connections in some seconds");
         let why = mute.sentinel_refusal().unwrap();
-        assert!(why.contains("HELLO"), "{why}");
+        // Some servers tell only those who have logged in which commands they lack.
+        let is_said = why.contains("HELLO") || why.contains("NOAUTH");
+        assert!(is_said, "{}: {why}", program.name);
     }
 }
 
