@@ -27,12 +27,14 @@ mod item;
 
 use std::fmt::Debug;
 
-use ratekeeper_core::{Call, Charge, Lend, Nanos, Permits};
+use ratekeeper_core::{Call, Charge, GrantId, Lend, Nanos, Permits};
 use smallvec::SmallVec;
 
 use crate::settle::{self, RequestStates};
 use crate::{Decisions, StoreError};
 pub use answer::ActAnswer;
+#[cfg(feature = "redis")]
+pub(crate) use answer::AnyAnswer;
 pub use ban::Ban;
 pub use grant::{Grant, GrantAnswer};
 pub(crate) use item::ChargeCorrection;
@@ -67,57 +69,12 @@ pub trait Act: Copy + Debug + Send + Sync + 'static {
     /// Performs the act on the states of a request.
     fn run(self, states: &mut impl RequestStates) -> Self::Answer;
 
-    /// Returns the act in the form that the script of the Redis store performs.
-    fn script(self) -> Option<Scripted<Self::Answer>> {
-        None
-    }
-
     /// Checks that all limits support the act.
     ///
     /// # Errors
     /// [`StoreError::Unsupported`] if one of them does not.
     fn check(self, _items: &[Self::Item<'_>]) -> Result<(), StoreError> {
         Ok(())
-    }
-}
-
-/// An act that the script of the Redis store performs, and the answer that its decisions are.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    not(feature = "redis"),
-    expect(dead_code, reason = "read by the Redis store")
-)]
-pub struct Scripted<T> {
-    pub(crate) act: ScriptAct,
-    pub(crate) answer: fn(Decisions) -> T,
-}
-
-/// An act that the script of the Redis store performs; giving back has no decisions.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ScriptAct {
-    Decide(Lend),
-    GiveBack,
-}
-
-impl Act for ScriptAct {
-    type Item<'a> = Charge<'a>;
-    type Answer = Decisions;
-
-    fn kind(self) -> ActKind {
-        match self {
-            Self::Decide(lend) => Decide(lend).kind(),
-            Self::GiveBack => GiveBack.kind(),
-        }
-    }
-
-    fn run(self, states: &mut impl RequestStates) -> Decisions {
-        match self {
-            Self::Decide(lend) => Decide(lend).run(states),
-            Self::GiveBack => {
-                GiveBack.run(states);
-                Decisions::default()
-            }
-        }
     }
 }
 
@@ -143,9 +100,9 @@ pub enum ActKind {
     /// [`Renew`].
     Renew,
     /// [`Ban`].
-    Ban,
+    Ban(Nanos),
     /// [`Grant`].
-    Grant,
+    Grant(GrantId),
 }
 
 impl ActKind {
@@ -177,8 +134,30 @@ impl ActKind {
             Self::Reset | Self::Erase => 4,
             Self::Release => 5,
             Self::Renew => 6,
-            Self::Ban => 7,
-            Self::Grant => 8,
+            Self::Ban(_) => 7,
+            Self::Grant(_) => 8,
+        }
+    }
+
+    /// Performs the act on the states of a request.
+    #[cfg(feature = "redis")]
+    pub(crate) fn run(self, states: &mut impl RequestStates) -> AnyAnswer {
+        match self {
+            Self::Decide(lend) => Decide(lend).run(states).into(),
+            Self::Look => Look.run(states).into(),
+            Self::GiveBack => {
+                GiveBack.run(states);
+                AnyAnswer::Nothing(())
+            }
+            Self::Settle => {
+                Settle.run(states);
+                AnyAnswer::Nothing(())
+            }
+            Self::Reset | Self::Erase => Reset.run(states).into(),
+            Self::Release => Release.run(states).into(),
+            Self::Renew => Renew.run(states).into(),
+            Self::Ban(span) => Ban(span).run(states).into(),
+            Self::Grant(id) => Grant(id).run(states).into(),
         }
     }
 
@@ -207,13 +186,6 @@ impl Act for Decide {
     #[inline]
     fn run(self, states: &mut impl RequestStates) -> Decisions {
         settle::decide(states)
-    }
-
-    fn script(self) -> Option<Scripted<Decisions>> {
-        Some(Scripted {
-            act: ScriptAct::Decide(self.0),
-            answer: |decisions| decisions,
-        })
     }
 }
 
@@ -249,13 +221,6 @@ impl Act for GiveBack {
 
     fn run(self, states: &mut impl RequestStates) {
         (0..states.count()).for_each(|at| states.give_back(at));
-    }
-
-    fn script(self) -> Option<Scripted<()>> {
-        Some(Scripted {
-            act: ScriptAct::GiveBack,
-            answer: drop,
-        })
     }
 
     fn check(self, charges: &[Self::Item<'_>]) -> Result<(), StoreError> {

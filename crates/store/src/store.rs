@@ -188,9 +188,12 @@ pub enum StoreError {
     /// The store cannot be reached, or did not answer in time; trying later may help.
     Unavailable(String),
     /// The part of the store that holds these keys cannot be reached, did not answer in time, or
-    /// does not decide (it is out of memory, or too many requests of these keys wait); others do.
-    /// Trying later may help.
+    /// does not decide (it is out of memory); others do. Trying later may help.
     Partly(String),
+    /// The store is in use, but too many requests of these keys were before this one: nothing was
+    /// done. A request that waits for a decision must be refused, because deciding it elsewhere would
+    /// admit too much.
+    Crowded,
     /// The store cannot be used as configured; trying later does not help.
     Misconfigured(String),
     /// The store answers, but a key of this request holds a value that this library did not
@@ -205,6 +208,7 @@ impl fmt::Display for StoreError {
         match self {
             Self::Unavailable(why) => write!(f, "the store is unavailable: {why}"),
             Self::Partly(why) => write!(f, "a part of the store is unavailable: {why}"),
+            Self::Crowded => f.write_str("too many requests of these keys were first"),
             Self::Misconfigured(why) => write!(f, "the store is misconfigured: {why}"),
             Self::Foreign(why) => write!(f, "the store holds a foreign value: {why}"),
             Self::Unsupported(why) => f.write_str(why),

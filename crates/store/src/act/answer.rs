@@ -2,24 +2,20 @@
 
 use std::fmt::Debug;
 
-use ratekeeper_core::{Mode, Time, Verdict};
+use ratekeeper_core::{Decision, Mode, Nanos, Permits, Time, Verdict};
 use smallvec::SmallVec;
 
+use super::GrantAnswer;
 use crate::{Decisions, modes};
 
 /// The answer of an act.
-pub trait ActAnswer: Debug + Send + 'static {
+pub trait ActAnswer: TryFrom<AnyAnswer> + Into<AnyAnswer> + Debug + Send + 'static {
     /// Joins the answers about parts of a request, each with the positions of its items.
-    fn join<'p>(parts: impl Iterator<Item = (&'p [usize], Self)>) -> Self
-    where
-        Self: Sized;
+    fn join<'p>(parts: impl Iterator<Item = (&'p [usize], Self)>) -> Self;
 
     /// Returns the answer about charges in these modes, given that about each charge by itself.
     #[must_use]
-    fn chained(self, _modes: &[Mode]) -> Self
-    where
-        Self: Sized,
-    {
+    fn chained(self, _modes: &[Mode]) -> Self {
         self
     }
 
@@ -27,6 +23,43 @@ pub trait ActAnswer: Debug + Send + 'static {
     fn decisions(&self) -> Option<&Decisions> {
         None
     }
+}
+
+macro_rules! any_answer {
+    ($($name:ident($answer:ty),)*) => {
+        /// The answer of any act.
+        #[derive(Debug)]
+        pub enum AnyAnswer {
+            $($name($answer),)*
+        }
+
+        $(impl From<$answer> for AnyAnswer {
+            fn from(answer: $answer) -> Self {
+                Self::$name(answer)
+            }
+        }
+
+        impl TryFrom<AnyAnswer> for $answer {
+            type Error = AnyAnswer;
+
+            fn try_from(answer: AnyAnswer) -> Result<Self, AnyAnswer> {
+                match answer {
+                    AnyAnswer::$name(answer) => Ok(answer),
+                    other => Err(other),
+                }
+            }
+        })*
+    };
+}
+
+any_answer! {
+    Decisions(Decisions),
+    Nothing(()),
+    Had(SmallVec<[bool; 4]>),
+    Released(SmallVec<[Permits; 4]>),
+    Renewed(SmallVec<[Option<Nanos>; 4]>),
+    Banned(SmallVec<[Decision; 4]>),
+    Granted(SmallVec<[GrantAnswer; 4]>),
 }
 
 impl ActAnswer for () {
@@ -69,7 +102,10 @@ impl ActAnswer for Decisions {
     }
 }
 
-impl<T: Debug + Send + 'static> ActAnswer for SmallVec<[T; 4]> {
+impl<T: Debug + Send + 'static> ActAnswer for SmallVec<[T; 4]>
+where
+    Self: TryFrom<AnyAnswer> + Into<AnyAnswer>,
+{
     fn join<'p>(parts: impl Iterator<Item = (&'p [usize], Self)>) -> Self {
         in_order(parts)
     }

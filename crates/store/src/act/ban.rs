@@ -16,7 +16,7 @@ impl Act for Ban {
     type Answer = SmallVec<[Decision; 4]>;
 
     fn kind(self) -> ActKind {
-        ActKind::Ban
+        ActKind::Ban(self.0)
     }
 
     fn run(self, states: &mut impl RequestStates) -> Self::Answer {

@@ -26,7 +26,7 @@ impl Act for Grant {
     type Answer = SmallVec<[GrantAnswer; 4]>;
 
     fn kind(self) -> ActKind {
-        ActKind::Grant
+        ActKind::Grant(self.0)
     }
 
     fn run(self, states: &mut impl RequestStates) -> Self::Answer {

@@ -89,7 +89,7 @@ impl<S: Remote> FallbackInner<S> {
                 self.local.settle_now(GiveBack, &[charge(paid)], now);
                 Ok(())
             }
-            Err(StoreError::Foreign(_) | StoreError::Partly(_)) => {
+            Err(StoreError::Foreign(_) | StoreError::Partly(_) | StoreError::Crowded) => {
                 let again_at = (now + AGAIN).as_nanos();
                 self.owes_again_at.store(again_at, Ordering::Relaxed);
                 Ok(())

@@ -135,6 +135,8 @@ impl<S: Remote> FallbackInner<S> {
                 self.foreign.lock().0 = Some(error.to_string());
                 permit.success(now);
             }
+            // The store is in use, and has not failed.
+            Err(StoreError::Crowded) => permit.success(now),
             // Other servers decide; the permit is dropped, which counts neither way.
             Err(error @ StoreError::Partly(_)) => self.failed(op, error),
             Err(error) => {

@@ -6,7 +6,7 @@ use ratekeeper_core::{
     Algorithm as _, Charge, Decision, Lend, Limit, LimitScope, Mode, Nanos, Outage, Permits, Quota,
     Time, Verdict,
 };
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{FallbackInner, Remote, add};
 use crate::{Decide, Decisions, Look, StoreError};
@@ -72,7 +72,8 @@ impl<S: Remote> FallbackInner<S> {
         }
     }
 
-    /// Decides as the limits chose for an outage.
+    /// Decides as the limits chose for an outage; refuses if the store is in use, and has too much to
+    /// do for these keys.
     ///
     /// # Errors
     /// `error`, if one of them chose [`Outage::Error`].
@@ -83,7 +84,12 @@ impl<S: Remote> FallbackInner<S> {
         now: Time,
         error: StoreError,
     ) -> Result<Decisions, StoreError> {
-        let outages = outages(charges);
+        let is_crowded = matches!(error, StoreError::Crowded);
+        let outages = if is_crowded {
+            smallvec![Outage::Deny; charges.len()]
+        } else {
+            outages(charges)
+        };
         let any = |outage| outages.contains(&outage);
         if any(Outage::Error) {
             return Err(error);
@@ -102,7 +108,7 @@ impl<S: Remote> FallbackInner<S> {
             }
             _ => self.local.settle_now(Look, &shares, now),
         };
-        if lend.is_some() {
+        if lend.is_some() && !is_crowded {
             let counts = &self.counts;
             let counter = match () {
                 () if refused => &counts.deny,
@@ -113,15 +119,16 @@ impl<S: Remote> FallbackInner<S> {
             add(counter, 1);
         }
         let mut decided = local.each.into_iter();
-        let each = each().map(|(charge, outage)| match outage {
-            Outage::Local => {
+        let each = each().map(|(charge, outage)| match (outage, charge.mode) {
+            (Outage::Local, _) => {
                 let share = decided.next().unwrap_or(REFUSAL);
                 self.unscaled(charge, share)
             }
-            Outage::Allow => {
+            // What only a charge depends on refuses nothing itself.
+            (Outage::Allow, _) | (_, Mode::Once | Mode::Headroom) => {
                 Decision::without_times(Verdict::Allow, charge.limit.algorithm.capacity())
             }
-            Outage::Deny | Outage::Error => REFUSAL,
+            (Outage::Deny | Outage::Error, _) => REFUSAL,
         });
         Ok(Decisions {
             mark: None,

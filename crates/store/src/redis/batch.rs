@@ -21,17 +21,37 @@ use smallvec::SmallVec;
 use super::script::{Script, Scripts};
 use super::settle::{Item, settle};
 use super::trouble::Trouble;
-use crate::act::{Act, ScriptAct};
+use crate::act::{ActKind, AnyAnswer};
+
+/// The items of a request.
+pub(super) type Items = SmallVec<[Item; 2]>;
 
 /// The act that a request asks for, and its charges.
 #[derive(Debug)]
-pub(super) struct RedisRequest<A> {
-    pub(super) act: A,
-    pub(super) items: SmallVec<[Item; 2]>,
+pub(super) struct RedisRequest {
+    pub(super) act: ActKind,
+    pub(super) items: Items,
 }
 
-/// The answer to a request of a batch.
-type BatchAnswer<A> = Result<<A as Act>::Answer, Trouble>;
+impl RedisRequest {
+    /// Returns true if it removes states, whatever they are.
+    pub(super) fn removes(&self) -> bool {
+        matches!(self.act, ActKind::Reset | ActKind::Erase)
+    }
+
+    /// Returns true if states under earlier names may go on under the names of its items.
+    pub(super) fn inherits(&self) -> bool {
+        self.items.iter().any(|item| !item.earlier.is_empty())
+    }
+
+    /// Returns true if the script supports the act, the limits and the keys.
+    pub(super) fn has_script(&self) -> bool {
+        matches!(self.act, ActKind::Decide(_) | ActKind::GiveBack)
+            && self.items.iter().all(|item| item.limit.twin.is_some())
+            && !self.inherits()
+            && !RedisBatch::of([self]).names_one_twice()
+    }
+}
 
 /// Marks a charge that is made even if the request is refused.
 const REGARDLESS: u8 = 8;
@@ -39,16 +59,16 @@ const REGARDLESS: u8 = 8;
 const LAST: u8 = 16;
 
 /// Requests, and their distinct keys.
-pub(super) struct RedisBatch<'a, A> {
-    asks: Vec<&'a RedisRequest<A>>,
+pub(super) struct RedisBatch<'a> {
+    asks: Vec<&'a RedisRequest>,
     /// The first item of each key.
     keys: Vec<&'a Item>,
     /// For each request, the index of each item's key.
     places: Vec<SmallVec<[usize; 2]>>,
 }
 
-impl<'a, A: Act> RedisBatch<'a, A> {
-    pub(super) fn of(asks: impl IntoIterator<Item = &'a RedisRequest<A>>) -> Self {
+impl<'a> RedisBatch<'a> {
+    pub(super) fn of(asks: impl IntoIterator<Item = &'a RedisRequest>) -> Self {
         let asks: Vec<_> = asks.into_iter().collect();
         let mut known = HashMap::new();
         let mut keys = Vec::new();
@@ -65,6 +85,14 @@ impl<'a, A: Act> RedisBatch<'a, A> {
         Self { asks, keys, places }
     }
 
+    /// Returns the act that removes states, if there is one.
+    pub(super) fn removes(&self) -> Option<ActKind> {
+        self.asks
+            .iter()
+            .find(|ask| ask.removes())
+            .map(|ask| ask.act)
+    }
+
     /// Returns the first item of each key.
     pub(super) fn items(&self) -> impl Iterator<Item = &'a Item> {
         self.keys.iter().copied()
@@ -72,12 +100,6 @@ impl<'a, A: Act> RedisBatch<'a, A> {
 
     pub(super) fn item(&self, key: usize) -> &'a Item {
         self.keys[key]
-    }
-
-    /// Returns the index of the first request's item with this key.
-    pub(super) fn index_of(&self, key: usize) -> usize {
-        let of_key = |&place: &usize| place == key;
-        self.places[0].iter().position(of_key).unwrap_or(key)
     }
 
     pub(super) fn names(&self) -> Vec<&'a [u8]> {
@@ -99,7 +121,10 @@ impl<'a, A: Act> RedisBatch<'a, A> {
 
     /// Returns the answer to each request over the values found, and the states afterwards. The
     /// script did nothing for requests with a value that it does not read.
-    pub(super) fn settle(&self, found: &ScriptReply) -> (Vec<BatchAnswer<A>>, Vec<AnyState>) {
+    pub(super) fn settle(
+        &self,
+        found: &ScriptReply,
+    ) -> (Vec<Result<AnyAnswer, Trouble>>, Vec<AnyState>) {
         let now = found.now;
         let read = |(item, value): (&&Item, &Option<Vec<u8>>)| match value {
             Some(bytes) => own_state_of(item, bytes, now),
@@ -119,15 +144,13 @@ impl<'a, A: Act> RedisBatch<'a, A> {
     }
 
     /// Settles the requests in order, over the states of the keys.
-    pub(super) fn settle_over(&self, states: &mut [AnyState], now: UnixMicros) -> Vec<A::Answer> {
+    pub(super) fn settle_over(&self, states: &mut [AnyState], now: UnixMicros) -> Vec<AnyAnswer> {
         let requests = self.asks.iter().zip(&self.places);
         let settled =
             requests.map(|(ask, places)| settle(ask.act, &ask.items, places, states, now));
         settled.collect()
     }
-}
 
-impl RedisBatch<'_, ScriptAct> {
     /// Returns the script and its arguments; `None` if a limit has no twin. `hints` holds the
     /// remembered debt of each key.
     pub(super) fn script(
@@ -178,7 +201,7 @@ impl RedisBatch<'_, ScriptAct> {
             packs.push(pack);
         }
         for (ask, places) in self.asks.iter().zip(&self.places) {
-            let ([item], [place], ScriptAct::Decide(_)) = (&*ask.items, &**places, ask.act) else {
+            let ([item], [place], ActKind::Decide(_)) = (&*ask.items, &**places, ask.act) else {
                 return None;
             };
             packs[*place].extend(bytes_of(&[item.limit.algorithm.short_price(item.cost)]));
@@ -192,7 +215,7 @@ impl RedisBatch<'_, ScriptAct> {
         for (ask, places) in self.asks.iter().zip(&self.places) {
             for (at, (item, &place)) in ask.items.iter().zip(places).enumerate() {
                 let act = match (ask.act, item.mode) {
-                    (ScriptAct::GiveBack, _) => 2,
+                    (ActKind::GiveBack, _) => 2,
                     (_, Mode::Shadow) => 1,
                     (_, Mode::Otherwise) if at > 0 => 3,
                     (_, Mode::Enforce | Mode::Otherwise) => 0,
@@ -200,7 +223,7 @@ impl RedisBatch<'_, ScriptAct> {
                     (_, Mode::Headroom) => 5,
                 };
                 let regardless = match ask.act {
-                    ScriptAct::Decide(lend)
+                    ActKind::Decide(lend)
                         if matches!(item.mode, Mode::Enforce | Mode::Shadow)
                             && item.limit.algorithm.charges_even_if_refused(lend) =>
                     {

@@ -1,9 +1,9 @@
-//! Exchange: a request decided here, and written if nothing has changed meanwhile.
+//! Exchange: requests decided here, and written if nothing has changed meanwhile.
 //!
 //! ```text
 //!   load --> decide --> swap, if each key still holds the loaded value --> done
 //!    ^                     |
-//!    +---- no, another ----+      at most TRIES times
+//!    +---- no, another ----+      with the requests that have come meanwhile
 //! ```
 //!
 //! For requests that the script does not support: cores without a twin, a key named twice, looks
@@ -15,67 +15,49 @@ use ratekeeper_core::{
     UnixMicros,
 };
 
-use super::batch::{RedisBatch, RedisRequest, ScriptReply, state_of};
+use super::batch::{RedisBatch, ScriptReply, state_of};
 use super::limits::Earlier;
 use super::settle::Item;
 use super::state::{learn, micros_left, paid};
 use super::trouble::Trouble;
-use crate::act::{Act, ActKind};
+use crate::act::{ActKind, AnyAnswer};
 
-/// Maximum number of times that a request is decided because other processes change its keys.
-/// Each time one of the others has succeeded.
-pub(super) const TRIES: u32 = 64;
-
-/// A request that is decided by an exchange.
-pub(super) struct Exchange<'a, A> {
-    act: ActKind,
-    pub(super) batch: RedisBatch<'a, A>,
+/// Requests that are decided by an exchange.
+pub(super) struct Exchange<'a> {
+    pub(super) batch: RedisBatch<'a>,
     /// Keys under earlier labels, after those of the batch: index of the key, earlier limit.
     earlier: Vec<(usize, &'a Earlier)>,
-    names: Vec<Vec<u8>>,
+    pub(super) names: Vec<&'a [u8]>,
     /// True if the caller gives the time.
-    pub(super) given: bool,
+    given: bool,
 }
 
-/// The answer of an exchange, and the values to write.
-pub(super) struct Exchanged<T> {
-    pub(super) answer: T,
+/// The answers of an exchange, and the values to write.
+pub(super) struct Exchanged {
+    pub(super) answers: Vec<AnyAnswer>,
     /// The arguments of `swap.lua`; `None` if nothing is to be written.
     pub(super) swap: Option<Vec<Vec<u8>>>,
     /// The states of the keys of the batch, afterwards.
     pub(super) after: Vec<AnyState>,
 }
 
-impl<'a, A: Act> Exchange<'a, A> {
-    /// Creates the exchange of `ask`; `rename` returns the names of its keys under earlier
-    /// labels, `None` for those that are not looked at.
-    pub(super) fn of(
-        ask: &'a RedisRequest<A>,
-        rename: impl Fn(usize, &Earlier) -> Option<Box<[u8]>>,
-    ) -> Self {
-        let batch = RedisBatch::of([ask]);
-        let mut names: Vec<_> = batch.names().into_iter().map(<[u8]>::to_vec).collect();
+impl<'a> Exchange<'a> {
+    /// Creates the exchange of these requests, at a time that the caller gives or at the server's.
+    pub(super) fn of(batch: RedisBatch<'a>, given: Option<UnixMicros>) -> Self {
+        let mut names = batch.names();
         let mut earlier = Vec::new();
         for (key, item) in batch.items().enumerate() {
-            for old in &item.limit.earlier {
-                if let Some(name) = rename(batch.index_of(key), old) {
-                    earlier.push((key, old));
-                    names.push(name.into_vec());
-                }
+            for (old, name) in &item.earlier {
+                earlier.push((key, &item.limit.earlier[*old]));
+                names.push(name);
             }
         }
         Self {
-            act: ask.act.kind(),
             batch,
             earlier,
             names,
-            given: false,
+            given: given.is_some(),
         }
-    }
-
-    /// Returns the names of all keys.
-    pub(super) fn names(&self) -> Vec<&[u8]> {
-        self.names.iter().map(Vec::as_slice).collect()
     }
 
     /// Decides over the states found, or over the debts in `hints` where these are larger.
@@ -83,7 +65,7 @@ impl<'a, A: Act> Exchange<'a, A> {
         &self,
         found: &ScriptReply,
         hints: Option<&[Option<Paid>]>,
-    ) -> Result<Exchanged<A::Answer>, Trouble> {
+    ) -> Result<Exchanged, Trouble> {
         let now = found.now;
         let count = self.batch.items().count();
         let mut before = Vec::with_capacity(count);
@@ -91,7 +73,7 @@ impl<'a, A: Act> Exchange<'a, A> {
             before.push(match &found.values[key] {
                 Some(bytes) => match state_of(item, bytes, now) {
                     // A foreign value is removed, as any state.
-                    Err(_) if self.removes() => AnyState::default(),
+                    Err(_) if self.batch.removes().is_some() => AnyState::default(),
                     state => state?,
                 },
                 None => self.inherited(key, found),
@@ -106,11 +88,11 @@ impl<'a, A: Act> Exchange<'a, A> {
             }
         }
         let mut after = before.clone();
-        let answer = self.batch.settle_over(&mut after, now).remove(0);
+        let answers = self.batch.settle_over(&mut after, now);
         // Debts that were remembered and not found are written, whatever the decision.
         let swap = self.swap(found, [&kept, &before, &after]);
         Ok(Exchanged {
-            answer,
+            answers,
             swap,
             after,
         })
@@ -156,11 +138,6 @@ impl<'a, A: Act> Exchange<'a, A> {
         changes.then_some(arguments)
     }
 
-    /// Returns true if states are removed, whatever they are.
-    fn removes(&self) -> bool {
-        matches!(self.act, ActKind::Reset | ActKind::Erase)
-    }
-
     /// Returns the new value, and for how many microseconds it stays; `None` if it is left as it
     /// is. A TAT that is moved back is marked: see `gcra/stored_form.rs` of the core.
     fn written(
@@ -177,8 +154,8 @@ impl<'a, A: Act> Exchange<'a, A> {
         };
         algorithm.write(after, now, &mut next.bytes);
         // If the caller gives the time nothing is remembered, and no mark is needed.
-        let is_reset = self.act == ActKind::Reset;
-        let erases = self.act == ActKind::Erase || is_reset && self.given;
+        let is_reset = self.batch.removes() == Some(ActKind::Reset);
+        let erases = self.batch.removes() == Some(ActKind::Erase) || is_reset && self.given;
         let gcra = Gcra::of(algorithm).filter(|_| !erases);
         let was_lowered = Gcra::is_lowered(value);
         // A value of other numbers is converted once, whatever the decision: it would go on at the
@@ -199,11 +176,11 @@ impl<'a, A: Act> Exchange<'a, A> {
             }
         }
         let is_fresh = *kept == AnyState::default();
-        let is_kept = kept == after && !(is_fresh && self.removes());
+        let is_kept = kept == after && !(is_fresh && self.batch.removes().is_some());
         if is_kept && !value.is_empty() && is_own && !is_lowered {
             return None;
         }
-        if !self.removes() {
+        if self.batch.removes().is_none() {
             algorithm.keep_beyond(&mut next, value, now);
         }
         Some((next.bytes, next.micros))

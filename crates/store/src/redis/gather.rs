@@ -11,18 +11,24 @@
 //! request is not sent if its caller has gone. Requests for a hot key are delayed for a moment,
 //! so that they share calls: see [`pace`].
 //!
+//! An exchange is shared in the same way, by the requests of a key. One that loses its race with
+//! another process goes again, with those that have come meanwhile. A request that has waited in
+//! vain is refused, because the store is in use: deciding it without the store would admit too much.
+//!
 //! [`pace`]: super::pace
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::time::Duration;
 
+use foldhash::quality::RandomState;
 use parking_lot::Mutex;
-use ratekeeper_core::UnixMicros;
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::batch::{RedisBatch, RedisRequest, ScriptReply};
+use super::batch::RedisRequest;
 use super::hints::KeyHints;
 use super::lanes::{
     Alone, BatchReply, LaneKey, Lanes, MAX_TOGETHER, ReplyResult, WaitingRequest, reply_to_all,
@@ -30,19 +36,25 @@ use super::lanes::{
 use super::pace::{KeyPace, PaceStep};
 use super::script::Scripts;
 use super::servers::Servers;
-use super::servers::node::ScriptCall;
 use super::trouble::Trouble;
-use crate::act::ScriptAct;
 
 /// Maximum number of requests that wait or are being decided; further ones are refused.
 const MAX_PRESENT: usize = 16_384;
+/// Races lost in a row after which the next is delayed: two processes that race at one pace may go on
+/// as they began, where one swaps and the other has just loaded.
+const UNLUCKY: u32 = 8;
+/// Maximum delay: several races take as long.
+const MAX_PAUSE_MICROS: u64 = 4_000;
 
 /// Collects requests into batches, each decided by one call.
 #[derive(Debug)]
 pub(super) struct Gather {
-    servers: Arc<Servers>,
-    scripts: Arc<Scripts>,
-    hints: Arc<KeyHints>,
+    pub(super) servers: Arc<Servers>,
+    pub(super) scripts: Arc<Scripts>,
+    pub(super) hints: Arc<KeyHints>,
+    /// How long requests wait for an exchange.
+    wait: Duration,
+    hasher: RandomState,
     queue: Mutex<BatchQueue>,
 }
 
@@ -68,38 +80,51 @@ impl Gather {
         servers: Arc<Servers>,
         scripts: Arc<Scripts>,
         hints: Arc<KeyHints>,
+        wait: Duration,
     ) -> Arc<Self> {
         Arc::new(Self {
             servers,
             scripts,
             hints,
+            wait,
+            hasher: RandomState::default(),
             queue: Mutex::default(),
         })
     }
 
-    /// Decides a request in a call of its own or with others. All of its limits must have twins.
-    /// `now` is used for its pace only.
+    /// Returns the queue of the exchanges that this request may share: that of its shortest name, because
+    /// the key with the fewest parts is the one that most requests have.
+    pub(super) fn exchanged(&self, ask: &RedisRequest) -> Option<u64> {
+        let names = ask.items.iter().map(|item| &item.name);
+        let shortest = names.min_by_key(|name| name.len())?;
+        Some(self.hasher.hash_one(shortest))
+    }
+
+    /// Decides a request in a call of its own or with others; by the script if `way` says so, which
+    /// must support it.
     pub(super) async fn ask(
         self: &Arc<Self>,
-        ask: RedisRequest<ScriptAct>,
-        slot: u16,
-        given: Option<UnixMicros>,
-        now: Instant,
+        ask: RedisRequest,
+        way: LaneKey,
+        since: Instant,
     ) -> Result<BatchReply, Trouble> {
         let (answer, answered) = oneshot::channel();
         let home = Handle::current();
-        let waiting = WaitingRequest { ask, answer, home };
-        let way = LaneKey { slot, given };
+        let waiting = WaitingRequest {
+            ask,
+            since,
+            answer,
+            home,
+        };
         self.hold(|queue| {
             if queue.present >= MAX_PRESENT {
                 let why = format!("{MAX_PRESENT} requests already wait for the store");
                 return Err(Trouble::Absent(why));
             }
             queue.present += 1;
-            // If callers give the time, requests of different times cannot share a call.
             match waiting.key() {
-                Some(key) if given.is_none() => {
-                    let next = queue.pace.arrives(&key, waiting, MAX_TOGETHER, now);
+                Some(key) if way.has_pace() => {
+                    let next = queue.pace.arrives(&key, waiting, MAX_TOGETHER, since);
                     self.go_on(queue, way, &key, next);
                 }
                 _ => self.take_off(queue, way, [waiting]),
@@ -155,6 +180,8 @@ impl Gather {
             way,
             home,
             aboard: Vec::new(),
+            lost: 0,
+            is_served: false,
             has_landed: false,
         }));
     }
@@ -209,6 +236,10 @@ struct Flight {
     home: Handle,
     /// Keys of the requests that are being decided.
     aboard: Vec<Alone>,
+    /// Number of races lost in a row.
+    lost: u32,
+    /// True if the server answered the last call.
+    is_served: bool,
     has_landed: bool,
 }
 
@@ -237,19 +268,33 @@ impl Flight {
         while let Some(group) = self.next() {
             self.aboard = group.iter().map(WaitingRequest::key).collect();
             let replies = self.gather.carry(self.way, &group).await;
+            self.is_served = matches!(replies[..], [Ok(_) | Err(Trouble::Raced), ..]);
+            let replies = group.into_iter().zip(replies);
+            let (raced, done): (Vec<_>, Vec<_>) =
+                replies.partition(|(_, reply)| matches!(reply, Err(Trouble::Raced)));
+            self.lost = if raced.is_empty() { 0 } else { self.lost + 1 };
             // Before the answers: a caller that then asks again at once is not a concurrent one.
-            let aboard = std::mem::take(&mut self.aboard);
-            self.gather
-                .hold(|queue| self.gather.leave(queue, self.way, aboard));
-            reply_to_all(group.into_iter().zip(replies));
+            self.aboard.clear();
+            self.gather.hold(|queue| {
+                let done = done.iter().map(|(waiting, _)| waiting.key()).collect();
+                self.gather.leave(queue, self.way, done);
+                queue.lanes.again(self.way, raced);
+            });
+            reply_to_all(done);
+            if self.lost >= UNLUCKY {
+                let random = self.gather.hasher.hash_one(Instant::now());
+                tokio::time::sleep(Duration::from_micros(random % MAX_PAUSE_MICROS)).await;
+            }
         }
     }
 
     /// Returns the next batch; `None` if the queue is empty, which ends the worker.
     fn next(&mut self) -> Option<Vec<WaitingRequest>> {
         let way = self.way;
+        let waits = self.is_served && way.exchanged.is_some();
+        let wait = waits.then_some(self.gather.wait);
         let next = self.gather.hold(|queue| {
-            let (group, gone) = queue.lanes.board(way);
+            let (group, gone) = queue.lanes.board(way, wait);
             self.gather.leave(queue, way, gone);
             if group.is_empty() && queue.lanes.is_empty(way) {
                 queue.lanes.land(way);
@@ -269,8 +314,8 @@ impl Gather {
             return;
         }
         queue.present = queue.present.saturating_sub(keys.len());
-        if way.given.is_some() {
-            return; // callers give the time: there is no pace
+        if !way.has_pace() {
+            return;
         }
         let now = Instant::now();
         for key in keys.into_iter().flatten() {
@@ -295,33 +340,6 @@ impl Gather {
             Err(trouble) => group.iter().map(|_| Err(trouble.clone())).collect(),
         }
     }
-
-    /// Decides a batch in one call; makes no call if the batch is empty.
-    async fn decide(
-        &self,
-        LaneKey { slot, given }: LaneKey,
-        group: &[WaitingRequest],
-    ) -> Result<Vec<ReplyResult>, Trouble> {
-        if group.is_empty() {
-            return Ok(Vec::new());
-        }
-        let batch = RedisBatch::of(group.iter().map(|waiting| &waiting.ask));
-        let losses = self.hints.losses.so_far();
-        let hints = given.map_or_else(|| self.hints.of(&batch), |_| None);
-        let Some((script, arguments)) = batch.script(&self.scripts, given, hints) else {
-            return Err(Trouble::Refused("a limit has no Lua form".into()));
-        };
-        let names = batch.names();
-        let call = ScriptCall::new(&script, &names, &arguments);
-        let answer = self.servers.run(slot, call).await?;
-        let found = ScriptReply::read(answer, names.len())?;
-        let (each, after) = batch.settle(&found);
-        if given.is_none() {
-            self.hints.note(&batch, &found, &after, losses);
-        }
-        let reply = |answer: Result<_, _>| answer.map(|decisions| (decisions, found.now));
-        Ok(each.into_iter().map(reply).collect())
-    }
 }
 
 /// The error for a call that did not answer each of its requests.
@@ -340,6 +358,7 @@ mod tests {
 
     use super::super::{RedisConfig, RedisStore};
     use super::*;
+    use crate::ActKind;
 
     /// A runtime that ends before it wakes the requests of a key leaves them to others.
     #[test]
@@ -358,10 +377,10 @@ mod tests {
         let hot = Instant::now() + Duration::from_secs(3_600);
         let ask = || {
             let ask = RedisRequest {
-                act: ScriptAct::Decide(Lend::Unnamed),
+                act: ActKind::Decide(Lend::Unnamed),
                 items: smallvec![store.item(charge)],
             };
-            store.gather.ask(ask, 0, None, hot)
+            store.gather.ask(ask, LaneKey::default(), hot)
         };
         other.block_on(async {
             tokio::select! {

@@ -27,7 +27,6 @@ use tokio::time::Instant;
 use super::batch::{RedisBatch, ScriptReply};
 use super::settle::Item;
 use super::state::paid;
-use crate::act::Act;
 
 /// Maximum number of keys that are remembered: 4 MiB.
 const PLACES: usize = 65_536;
@@ -84,7 +83,7 @@ impl KeyHints {
     }
 
     /// Returns the debts to send for the keys of a batch; `None` if there is no debt to send.
-    pub(super) fn of<A: Act>(&self, batch: &RedisBatch<'_, A>) -> Option<Vec<Option<Paid>>> {
+    pub(super) fn of(&self, batch: &RedisBatch<'_>) -> Option<Vec<Option<Paid>>> {
         let losses = self.losses.so_far();
         let hint = |item: &Item| {
             gcra(item)?;
@@ -114,9 +113,9 @@ impl KeyHints {
     }
 
     /// Remembers the debts after a call, which was sent after `losses` losses.
-    pub(super) fn note<A: Act>(
+    pub(super) fn note(
         &self,
-        batch: &RedisBatch<'_, A>,
+        batch: &RedisBatch<'_>,
         found: &ScriptReply,
         after: &[AnyState],
         losses: u32,
@@ -219,7 +218,7 @@ mod tests {
     use super::super::batch::RedisRequest;
     use super::super::limits::KnownLimits;
     use super::*;
-    use crate::act::ChargeCorrection;
+    use crate::act::{ActKind, ChargeCorrection};
     use crate::conformance::limit;
 
     /// Time at which all debts are noted.
@@ -251,6 +250,7 @@ mod tests {
                 lease: None,
                 correction: ChargeCorrection::GiveBack,
                 receipt: None,
+                earlier: Vec::new(),
             }
         }
 
@@ -270,7 +270,7 @@ mod tests {
         /// Returns the debt that would be sent for a key after a loss.
         fn tells(&self, name: &str) -> Option<Paid> {
             let ask = RedisRequest {
-                act: crate::Look,
+                act: ActKind::Look,
                 items: smallvec![self.item(name)],
             };
             self.hints.of(&RedisBatch::of([&ask]))?[0]

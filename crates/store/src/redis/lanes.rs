@@ -4,22 +4,24 @@
 //!   slot 7      a b c d    two calls under way: they wait
 //!   slot 9      e f g' h   none yet: e and f leave together; g' has other numbers, and
 //!                          leaves next
+//!   slot 9, ada  i j k     exchanges of a key: one under way, they wait
 //! ```
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use ratekeeper_core::UnixMicros;
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::batch::RedisRequest;
 use super::limits::Prepared;
 use super::trouble::Trouble;
-use crate::Decisions;
-use crate::act::ScriptAct;
+use crate::act::AnyAnswer;
 
 /// Workers of a queue: with two, one call is decided while another is on the network.
 const FLIGHTS: usize = 2;
@@ -27,11 +29,21 @@ const FLIGHTS: usize = 2;
 pub(super) const MAX_TOGETHER: usize = 128;
 
 /// Key of a queue, shared by the requests of a batch.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct LaneKey {
     pub(super) slot: u16,
     /// The time, if callers give it.
     pub(super) given: Option<UnixMicros>,
+    /// For exchanges: the hash of a key that they share. Those of another key do not wait for them.
+    pub(super) exchanged: Option<u64>,
+}
+
+impl LaneKey {
+    /// Returns true if its requests are held back for a moment. If callers give the time, requests of
+    /// different times cannot share a call; exchanges wait for one another anyway.
+    pub(super) const fn has_pace(self) -> bool {
+        self.given.is_none() && self.exchanged.is_none()
+    }
 }
 
 /// The key of a request with one charge; `None` for other requests.
@@ -56,7 +68,9 @@ impl Lanes {
     ) -> Option<Handle> {
         let lane = self.0.entry(way).or_default();
         lane.waiting.extend(requests);
-        let leaves = lane.waiting.back().filter(|_| lane.flying < FLIGHTS);
+        // Exchanges would race with one another.
+        let flights = way.exchanged.map_or(FLIGHTS, |_| 1);
+        let leaves = lane.waiting.back().filter(|_| lane.flying < flights);
         let home = leaves?.home.clone();
         lane.flying += 1;
         Some(home)
@@ -76,8 +90,21 @@ impl Lanes {
         gone
     }
 
-    /// Returns the next batch, and the keys of removed requests that no caller waits for.
-    pub(super) fn board(&mut self, way: LaneKey) -> (Vec<WaitingRequest>, Vec<Alone>) {
+    /// Returns requests that have lost a race to the front of their queue.
+    pub(super) fn again(&mut self, way: LaneKey, lost: Vec<(WaitingRequest, ReplyResult)>) {
+        let waiting = &mut self.0.entry(way).or_default().waiting;
+        lost.into_iter()
+            .rev()
+            .for_each(|(it, _)| waiting.push_front(it));
+    }
+
+    /// Returns the next batch, and the keys of removed requests: those that no caller waits for, and
+    /// those that have waited for longer than `wait`, which are refused.
+    pub(super) fn board(
+        &mut self,
+        way: LaneKey,
+        wait: Option<Duration>,
+    ) -> (Vec<WaitingRequest>, Vec<Alone>) {
         let (mut group, mut gone) = (Group::default(), Vec::new());
         if let Some(lane) = self.0.get_mut(&way) {
             while group.waiting.len() < MAX_TOGETHER
@@ -85,6 +112,9 @@ impl Lanes {
             {
                 if waiting.answer.is_closed() {
                     gone.push(waiting.key());
+                } else if wait.is_some_and(|wait| waiting.since.elapsed() > wait) {
+                    gone.push(waiting.key());
+                    waiting.reply_with(Err(Trouble::Crowded));
                 } else if group.takes(&waiting.ask) {
                     group.waiting.push(waiting);
                 } else {
@@ -113,13 +143,14 @@ impl Lanes {
     }
 }
 
-/// The decisions about a request, and their time.
-pub(super) type ReplyResult = Result<(Decisions, UnixMicros), Trouble>;
+/// The answer to a request, and its time.
+pub(super) type ReplyResult = Result<(AnyAnswer, UnixMicros), Trouble>;
 
 /// A request, and the channel to its caller.
 #[derive(Debug)]
 pub(super) struct WaitingRequest {
-    pub(super) ask: RedisRequest<ScriptAct>,
+    pub(super) ask: RedisRequest,
+    pub(super) since: Instant,
     pub(super) answer: oneshot::Sender<BatchReply>,
     /// The runtime of the caller.
     pub(super) home: Handle,
@@ -167,10 +198,10 @@ pub(super) fn reply_to_all(answers: impl IntoIterator<Item = (WaitingRequest, Re
     }
 }
 
-/// A request, the decisions about it, and their time.
+/// A request, the answer to it, and its time.
 #[derive(Debug)]
 pub(super) struct BatchReply {
-    pub(super) ask: RedisRequest<ScriptAct>,
+    pub(super) ask: RedisRequest,
     pub(super) reply: ReplyResult,
 }
 
@@ -182,8 +213,15 @@ struct Group {
 }
 
 impl Group {
-    /// Returns true if the request may join: a call decides a limit by one set of numbers.
-    fn takes(&mut self, ask: &RedisRequest<ScriptAct>) -> bool {
+    /// Returns true if the request may join: a call decides a limit by one set of numbers. States
+    /// that are removed, or move to another name, are those of one request.
+    fn takes(&mut self, ask: &RedisRequest) -> bool {
+        let alone = |ask: &RedisRequest| ask.removes() || ask.inherits();
+        if let Some(first) = self.waiting.first()
+            && (alone(ask) || alone(&first.ask))
+        {
+            return false;
+        }
         for item in &ask.items {
             let same = |known: &Arc<Prepared>| Arc::ptr_eq(known, &item.limit);
             if self.limits.iter().any(same) {

@@ -27,6 +27,7 @@
 mod bans;
 mod batch;
 mod by_hand;
+mod calls;
 mod config;
 mod denied;
 mod exchange;
@@ -45,17 +46,16 @@ mod spread;
 mod state;
 mod timings;
 mod trouble;
-mod turns;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ratekeeper_core::{Charge, Key, Origin, Time, UnixMicros};
-use redis::Value;
+use ratekeeper_core::{Charge, Origin, Time, UnixMicros};
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
-use crate::act::{Act, ActAnswer as _, ActItem, ActKind};
+use crate::act::{ActAnswer, ActItem, ActKind, AnyAnswer};
 use crate::{Store, StoreAct, StoreError};
 pub use bans::{BanCursor, BanPage, BannedKey};
 pub use config::{
@@ -64,21 +64,19 @@ pub use config::{
 pub use inspect::{ClusterNode, RedisServer, ServerHealth, ServerInfo};
 pub use timings::{CallTime, CallTimes};
 
-use batch::{RedisBatch, RedisRequest, ScriptReply};
+use batch::{Items, RedisRequest};
 use denied::DenialCache;
-use exchange::{Exchange, TRIES};
 use gather::Gather;
 use hints::{KeyHints, Losses};
-use lanes::BatchReply;
+use lanes::{BatchReply, LaneKey};
 use limits::KnownLimits;
 use script::Scripts;
-use servers::node::{ScriptCall, patience};
+use servers::node::patience;
 use servers::{Servers, no_answer};
-use settle::{Erase, Item, settle};
+use settle::{Item, settle};
 use slot::slot_of;
 use timings::{CallOutcome, Timings};
 use trouble::Trouble;
-use turns::Turns;
 
 /// The Redis store: one limit, exact, across any number of processes, in one call a decision.
 ///
@@ -87,12 +85,10 @@ pub struct RedisStore {
     config: RedisConfig,
     servers: Arc<Servers>,
     gather: Arc<Gather>,
-    turns: Turns,
     denied: DenialCache,
     limits: KnownLimits,
     scripts: Arc<Scripts>,
     timings: Timings,
-    hints: Arc<KeyHints>,
     /// Last reading of the server's clock; 0 if it has not been read.
     latest: AtomicU64,
 }
@@ -120,13 +116,13 @@ impl RedisStore {
         let losses = Losses::default();
         let servers = Arc::new(Servers::new(&config, &losses)?);
         let scripts = Arc::new(Scripts::new());
+        // A quarter of the deadline remains for the calls.
+        let wait = config.deadline / 4 * 3;
         let hints = Arc::new(KeyHints::new(losses));
-        let gather = Gather::new(servers.clone(), scripts.clone(), hints.clone());
+        let gather = Gather::new(servers.clone(), scripts.clone(), hints, wait);
         Ok(Self {
             gather,
-            hints,
             servers,
-            turns: Turns::default(),
             denied: DenialCache::default(),
             limits: KnownLimits::new(config.origin, name::escaped(&config.node)),
             scripts,
@@ -154,31 +150,27 @@ impl RedisStore {
     /// # Errors
     /// [`StoreError`] if the store cannot be asked.
     pub async fn erase(&self, charges: &[Charge<'_>], now: Time) -> Result<(), StoreError> {
-        self.ask(Erase, charges, now).await.map(|_| ())
+        let erased = self.ask::<SmallVec<[bool; 4]>>(ActKind::Erase, charges, now);
+        erased.await.map(|_| ())
     }
 
     /// Performs an act within the deadline.
-    async fn ask<A: Act>(
+    async fn ask<'i, T: ActAnswer>(
         &self,
-        act: A,
-        items: &[A::Item<'_>],
+        act: ActKind,
+        items: &[impl ActItem<'i>],
         now: Time,
-    ) -> Result<A::Answer, StoreError> {
+    ) -> Result<T, StoreError> {
         let given = self.given(now);
-        let ask = RedisRequest {
-            act,
-            items: items.iter().map(|&item| self.item(item)).collect(),
-        };
-        if ask.items.is_empty() {
+        if items.is_empty() {
             // Without charges no limit can deny.
-            return Ok(settle(act, &[], &[], &mut [], UnixMicros::default()));
+            return Ok(typed(settle(act, &[], &[], &mut [], UnixMicros::default())));
         }
-        let keys: ItemKeys<'_> = items.iter().map(|item| item.charge().key).collect();
+        let items = items.iter().map(|&item| self.item(item)).collect();
         let deadline = self.config.deadline;
-        let done = tokio::time::timeout(deadline, self.spread(ask, &keys, given)).await;
+        let done = tokio::time::timeout(deadline, self.spread(act, items, given)).await;
         let done = done.unwrap_or_else(|_| {
-            self.timings
-                .note(act.kind(), CallOutcome::Timeout, deadline);
+            self.timings.note(act, CallOutcome::Timeout, deadline);
             Err(no_answer(deadline))
         });
         done.map_err(|trouble| self.error(trouble))
@@ -195,7 +187,7 @@ impl RedisStore {
     /// Returns the error for callers, by the keys that the failure affects.
     fn error(&self, trouble: Trouble) -> StoreError {
         match trouble {
-            keys @ (Trouble::Foreign(_) | Trouble::Crowded(_)) => keys.into(),
+            keys @ (Trouble::Foreign(_) | Trouble::Crowded) => keys.into(),
             other if self.servers.are_partly_there() => StoreError::Partly(other.to_string()),
             other => other.into(),
         }
@@ -204,7 +196,15 @@ impl RedisStore {
     fn item<'a>(&self, item: impl ActItem<'a>) -> Item {
         let charge = item.charge();
         let limit = self.limits.prepare(charge.limit);
-        let name = name::name(&self.config.prefix, &limit.label, charge.key);
+        let named = |label| name::name(&self.config.prefix, label, charge.key);
+        let name = named(&limit.label);
+        let now = UnixMicros::new(self.latest.load(Ordering::Relaxed));
+        let earlier = limit.earlier.iter().enumerate();
+        let earlier = earlier.filter(|(_, old)| old.matters(now));
+        let earlier = earlier.map(|(index, old)| (index, named(&old.label)));
+        // No call spans two slots, so earlier states in other slots are not inherited.
+        let shares_slot = |old: &[u8]| !self.servers.has_slots() || slot_of(old) == slot_of(&name);
+        let earlier = earlier.filter(|(_, old)| shares_slot(old)).collect();
         Item {
             limit,
             name,
@@ -213,154 +213,81 @@ impl RedisStore {
             lease: item.lease(),
             correction: item.correction(),
             receipt: item.receipt(),
+            earlier,
         }
     }
 
     /// Performs a request with all keys in one slot.
-    async fn one<A: Act>(
+    async fn one<T: ActAnswer>(
         &self,
-        ask: RedisRequest<A>,
-        keys: &[Key<'_>],
+        act: ActKind,
+        items: Items,
         slot: u16,
         given: Option<UnixMicros>,
-    ) -> Result<A::Answer, Trouble> {
-        let sent = tokio::time::Instant::now();
-        let (named_act, kind) = (ask.act, ask.act.kind());
-        let remembers = given.is_none();
-        let script = ask.act.script();
-        match (kind, &script) {
-            (ActKind::Look, _) => {}
-            (ActKind::Decide(_), Some(script)) => {
-                if remembers && let Some(denied) = self.denied.recall(&ask.items, sent) {
-                    return Ok((script.answer)(denied));
+    ) -> Result<T, Trouble> {
+        let sent = Instant::now();
+        match act {
+            ActKind::Look => {}
+            ActKind::Decide(_) => {
+                if given.is_none()
+                    && let Some(denied) = self.denied.recall(&items, sent)
+                {
+                    return Ok(typed(denied.into()));
                 }
             }
-            _ => {
-                let names = ask.items.iter().map(|item| &item.name);
-                names.for_each(|name| self.denied.forget(name));
-            }
+            _ => items.iter().for_each(|item| self.denied.forget(&item.name)),
         }
-        let answer = match script {
-            Some(script) if self.has_script(&ask) => {
-                let (act, items) = (script.act, ask.items);
-                let asked = RedisRequest { act, items };
-                let (items, reply) = match self.gather.ask(asked, slot, given, sent).await {
-                    Ok(BatchReply { ask, reply }) => (ask.items, reply),
-                    Err(trouble) => (SmallVec::new(), Err(trouble)),
-                };
-                match reply {
-                    Ok((decisions, now)) => {
-                        self.latest.store(now.get(), Ordering::Relaxed);
-                        if remembers {
-                            self.denied.note(&items, &decisions, sent);
-                        }
-                        Ok((script.answer)(decisions))
-                    }
-                    // The script reads values of its own numbers only.
-                    Err(Trouble::Foreign(_)) => {
-                        let act = named_act;
-                        let ask = RedisRequest { act, items };
-                        self.exchanged(&ask, keys, slot, given, sent).await
-                    }
-                    Err(trouble) => Err(trouble),
-                }
-            }
-            _ => self.exchanged(&ask, keys, slot, given, sent).await,
-        };
+        let answer = self
+            .answer(RedisRequest { act, items }, slot, given, sent)
+            .await;
         let took = sent.elapsed();
         let ended = CallOutcome::of(&answer, took, patience(self.config.deadline));
-        self.timings.note(kind, ended, took);
-        answer
+        self.timings.note(act, ended, took);
+        answer.map(typed)
     }
 
-    /// Returns true if the script supports the limits and keys of the request.
-    fn has_script<A: Act>(&self, ask: &RedisRequest<A>) -> bool {
-        let now = UnixMicros::new(self.latest.load(Ordering::Relaxed));
-        let mut limits = ask.items.iter().map(|item| &item.limit);
-        limits
-            .all(|limit| limit.twin.is_some() && !limit.earlier.iter().any(|old| old.matters(now)))
-            && !RedisBatch::of([ask]).names_one_twice()
-    }
-
-    /// Runs a script that returns the values it finds.
-    async fn find(&self, slot: u16, call: ScriptCall<'_>) -> Result<ScriptReply, Trouble> {
-        let found = ScriptReply::read(self.servers.run(slot, call).await?, call.keys.len())?;
-        self.latest.store(found.now.get(), Ordering::Relaxed);
-        Ok(found)
-    }
-
-    /// Decides by an exchange, and remembers a denial.
-    async fn exchanged<A: Act>(
+    /// Has a request decided by the script if that supports it, otherwise by an exchange; remembers a
+    /// denial.
+    async fn answer(
         &self,
-        ask: &RedisRequest<A>,
-        keys: &[Key<'_>],
+        mut ask: RedisRequest,
         slot: u16,
         given: Option<UnixMicros>,
-        sent: tokio::time::Instant,
-    ) -> Result<A::Answer, Trouble> {
-        // Rare and large: boxed to keep it out of the future of every decision.
-        let answer = Box::pin(self.by_exchange(ask, keys, slot, given)).await;
-        if let (Ok(answer), ActKind::Decide(_), None) = (&answer, ask.act.kind(), given)
-            && let Some(decisions) = answer.decisions()
-        {
-            self.denied.note(&ask.items, decisions, sent);
-        }
-        answer
-    }
-
-    /// Performs a request by load, decide and swap.
-    async fn by_exchange<A: Act>(
-        &self,
-        ask: &RedisRequest<A>,
-        keys: &[Key<'_>],
-        slot: u16,
-        given: Option<UnixMicros>,
-    ) -> Result<A::Answer, Trouble> {
-        // No call spans two slots, so earlier states in other slots are not inherited.
-        let has_slots = self.servers.has_slots();
-        let mut exchange = Exchange::of(ask, |index, earlier| {
-            let name = name::name(&self.config.prefix, &earlier.label, keys[index]);
-            (!has_slots || slot_of(&name) == slot).then_some(name)
-        });
-        exchange.given = given.is_some();
-        let names = exchange.names();
-        // A quarter of the deadline remains for the calls: only a call without an answer is a
-        // failure of the server.
-        let turns = tokio::time::timeout(self.config.deadline / 4 * 3, self.turns.take(&names));
-        let crowded = |_| Trouble::Crowded("too many requests of these keys wait".into());
-        let _turns = turns.await.map_err(crowded)?;
-        let remembers = given.is_none();
-        let given = [given.map_or(Vec::new(), |now| now.get().to_string().into())];
-        for lost in 1..=TRIES {
-            let load = ScriptCall::new(&self.scripts.load, &names, &given);
-            let losses = self.hints.losses.so_far();
-            let found = self.find(slot, load).await?;
-            let hints = self.hints.of(&exchange.batch).filter(|_| remembers);
-            let exchanged = exchange.decide(&found, hints.as_deref())?;
-            let note = || {
-                if remembers {
-                    let after = &exchanged.after;
-                    self.hints.note(&exchange.batch, &found, after, losses);
+        sent: Instant,
+    ) -> Result<AnyAnswer, Trouble> {
+        let exchanged = self.gather.exchanged(&ask).filter(|_| !ask.has_script());
+        let mut way = LaneKey {
+            slot,
+            given,
+            exchanged,
+        };
+        loop {
+            let BatchReply { ask: asked, reply } = self.gather.ask(ask, way, sent).await?;
+            ask = asked;
+            match reply {
+                // The script reads values of its own numbers only.
+                Err(Trouble::Foreign(_)) if way.exchanged.is_none() => {
+                    way.exchanged = self.gather.exchanged(&ask);
                 }
-            };
-            let Some(arguments) = exchanged.swap else {
-                note();
-                return Ok(exchanged.answer);
-            };
-            let swap = ScriptCall::new(&self.scripts.swap, &names, &arguments);
-            if self.servers.run(slot, swap).await? == Value::Int(1) {
-                note();
-                return Ok(exchanged.answer);
+                Ok((answer, now)) => {
+                    self.latest.store(now.get(), Ordering::Relaxed);
+                    if let (ActKind::Decide(_), AnyAnswer::Decisions(decisions), None) =
+                        (ask.act, &answer, given)
+                    {
+                        self.denied.note(&ask.items, decisions, sent);
+                    }
+                    return Ok(answer);
+                }
+                Err(trouble) => return Err(trouble),
             }
-            turns::pause(lost).await;
         }
-        let why = format!("a key changed during each of {TRIES} attempts");
-        Err(Trouble::Crowded(why))
     }
 }
 
-/// The keys of a request, in the order of its items.
-type ItemKeys<'a> = SmallVec<[Key<'a>; 4]>;
+/// Returns the answer in the type of its act.
+fn typed<T: ActAnswer>(answer: AnyAnswer) -> T {
+    T::try_from(answer).unwrap_or_else(|_| unreachable!("each act has its own answer"))
+}
 
 impl Store for RedisStore {
     fn set_origin(&self, origin: Origin) {
@@ -374,26 +301,6 @@ impl Store for RedisStore {
         now: Time,
     ) -> Result<A::Answer, StoreError> {
         act.check(items)?;
-        self.ask(act, items, now).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ratekeeper_core::{Concurrency, Limit, LimitId, Nanos, Permits};
-
-    use super::*;
-
-    /// The server is not asked, so it has not failed.
-    #[tokio::test]
-    async fn a_request_that_waits_for_its_turn_in_vain_is_no_failure_of_the_server() {
-        let store = RedisStore::new(RedisConfig::new("redis://127.0.0.1:1")).unwrap();
-        let algorithm = Concurrency::new(Permits::new(3), Nanos::SECOND).unwrap();
-        let limit = Limit::new("at-work", LimitId::new(0), algorithm);
-        let charge = Charge::enforced(&limit, Key::ALL, Permits::ONE);
-        let name = store.item(charge).name;
-        let _taken = store.turns.take(&[&*name]).await;
-        let refused = store.decide(&[charge], Time::ZERO).await;
-        assert!(matches!(refused, Err(StoreError::Partly(_))), "{refused:?}");
+        self.ask(act.kind(), items, now).await
     }
 }

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use ratekeeper_core::{
-    Algorithm as _, AnyState, Charge, Decision, GrantId, LeaseId, Lend, Mode, Nanos, Permits,
-    Receipt, Time, UnixMicros,
+    Algorithm as _, AnyState, Decision, GrantId, LeaseId, Lend, Mode, Nanos, Permits, Receipt,
+    Time, UnixMicros,
 };
 
 use super::limits::Prepared;
-use crate::act::{Act, ActKind, ChargeCorrection, GrantAnswer, Reset};
+use crate::act::{ActKind, AnyAnswer, ChargeCorrection, GrantAnswer};
 use crate::settle::RequestStates;
 
 /// One charge of a request.
@@ -27,40 +27,25 @@ pub(super) struct Item {
     pub(super) correction: ChargeCorrection,
     /// Of a charge that is given back.
     pub(super) receipt: Option<Receipt>,
+    /// Earlier forms of the limit, by index, and the names under them that may still matter.
+    pub(super) earlier: Vec<(usize, Box<[u8]>)>,
 }
 
 /// Performs an act on the states of its items; `place` holds the index of each item's state.
-pub(super) fn settle<A: Act>(
-    act: A,
+pub(super) fn settle(
+    act: ActKind,
     items: &[Item],
     place: &[usize],
     states: &mut [AnyState],
     now: UnixMicros,
-) -> A::Answer {
+) -> AnyAnswer {
     act.run(&mut ItemStates {
         items,
         place,
         states,
-        lend: act.kind().lend(),
+        lend: act.lend(),
         now: now.time(),
     })
-}
-
-/// A reset that leaves no mark, for keys that no other process knows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Erase;
-
-impl Act for Erase {
-    type Item<'a> = Charge<'a>;
-    type Answer = <Reset as Act>::Answer;
-
-    fn kind(self) -> ActKind {
-        ActKind::Erase
-    }
-
-    fn run(self, states: &mut impl RequestStates) -> Self::Answer {
-        Reset.run(states)
-    }
 }
 
 struct ItemStates<'a> {

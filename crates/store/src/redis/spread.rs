@@ -21,57 +21,47 @@
 //! A condition ([`Mode::Once`]) and its charge lie in one slot, because their keys begin with the
 //! same part; a headroom has the key of its charge.
 
-use ratekeeper_core::{Decision, Key, Lend, Mode, Permits, Receipt, UnixMicros};
+use ratekeeper_core::{Decision, Lend, Mode, Permits, Receipt, UnixMicros};
 use smallvec::SmallVec;
 
-use super::batch::RedisRequest;
+use super::batch::Items;
 use super::settle::Item;
 use super::slot::slot_of;
 use super::trouble::Trouble;
-use super::{ItemKeys, RedisStore};
+use super::{RedisStore, typed};
 use crate::Decisions;
-use crate::act::{Act, ActAnswer, ActKind, Decide, Look, ScriptAct, Settle};
+use crate::act::{ActAnswer, ActKind};
 use crate::modes::deny_rest;
 
 impl RedisStore {
     /// Performs a request with keys in any slots.
-    pub(super) async fn spread<A: Act>(
+    pub(super) async fn spread<T: ActAnswer>(
         &self,
-        ask: RedisRequest<A>,
-        keys: &[Key<'_>],
+        act: ActKind,
+        items: Items,
         given: Option<UnixMicros>,
-    ) -> Result<A::Answer, Trouble> {
+    ) -> Result<T, Trouble> {
         if !self.servers.has_slots() {
-            return self.one(ask, keys, 0, given).await;
+            return self.one(act, items, 0, given).await;
         }
         let store = self;
         // Large: boxed to keep it out of the future of a decision on one server.
-        Box::pin(SlotCalls { store, given }.perform(ask, keys)).await
+        Box::pin(SlotCalls { store, given }.perform(act, items)).await
     }
 }
 
 /// The items of one slot, and their positions in the request.
-struct SlotPart<'a> {
+#[derive(Default)]
+struct SlotPart {
     slot: u16,
     positions: SmallVec<[usize; 4]>,
-    items: SmallVec<[Item; 2]>,
-    keys: ItemKeys<'a>,
+    items: Items,
 }
 
-impl<'a> SlotPart<'a> {
-    fn new(slot: u16) -> Self {
-        Self {
-            slot,
-            positions: SmallVec::new(),
-            items: SmallVec::new(),
-            keys: ItemKeys::new(),
-        }
-    }
-
-    fn push(&mut self, position: usize, item: Item, key: Key<'a>) {
+impl SlotPart {
+    fn push(&mut self, position: usize, item: Item) {
         self.positions.push(position);
         self.items.push(item);
-        self.keys.push(key);
     }
 
     /// Returns true if its charges cannot be given back.
@@ -82,10 +72,13 @@ impl<'a> SlotPart<'a> {
     /// Returns the part with only those items for which `is_of` returns true; it receives the
     /// index of an item in this part.
     fn only(&self, is_of: impl Fn(usize, &Item) -> bool) -> Self {
-        let mut part = Self::new(self.slot);
+        let mut part = Self {
+            slot: self.slot,
+            ..Self::default()
+        };
         for (index, item) in self.items.iter().enumerate() {
             if is_of(index, item) {
-                part.push(self.positions[index], item.clone(), self.keys[index]);
+                part.push(self.positions[index], item.clone());
             }
         }
         part
@@ -101,40 +94,28 @@ struct SlotCalls<'a> {
 }
 
 impl SlotCalls<'_> {
-    async fn perform<A: Act>(
-        self,
-        ask: RedisRequest<A>,
-        keys: &[Key<'_>],
-    ) -> Result<A::Answer, Trouble> {
-        let act = ask.act;
-        let mut slots = ask.items.iter().map(|item| slot_of(&item.name));
+    async fn perform<T: ActAnswer>(self, act: ActKind, items: Items) -> Result<T, Trouble> {
+        let mut slots = items.iter().map(|item| slot_of(&item.name));
         if let Some(first) = slots.next()
             && slots.all(|slot| slot == first)
         {
-            return self.store.one(ask, keys, first, self.given).await;
+            return self.store.one(act, items, first, self.given).await;
         }
-        let has_chain = ask.items.iter().any(|item| item.mode == Mode::Otherwise);
-        if let Some(script) = act.script()
-            && let ScriptAct::Decide(lend) = script.act
-        {
+        let has_chain = items.iter().any(|item| item.mode == Mode::Otherwise);
+        if let ActKind::Decide(lend) = act {
             let decisions = if has_chain {
-                self.decide_chains(&ask.items, keys, lend).await?
+                self.decide_chains(&items, lend).await?
             } else {
-                self.decide_parts(&parts(ask.items, keys), lend).await?
+                self.decide_parts(&parts(items), lend).await?
             };
-            return Ok((script.answer)(decisions));
+            return Ok(typed(decisions.into()));
         }
-        self.each_part(act, ask.items, keys).await
+        self.each_part(act, items).await
     }
 
     /// Performs an act on each part. The charges of chains are judged each by itself, and joined
     /// then.
-    async fn each_part<A: Act>(
-        self,
-        act: A,
-        mut items: SmallVec<[Item; 2]>,
-        keys: &[Key<'_>],
-    ) -> Result<A::Answer, Trouble> {
+    async fn each_part<T: ActAnswer>(self, act: ActKind, mut items: Items) -> Result<T, Trouble> {
         let modes: SmallVec<[Mode; 4]> = items.iter().map(|item| item.mode).collect();
         let has_chain = modes.contains(&Mode::Otherwise);
         if has_chain {
@@ -145,8 +126,8 @@ impl SlotCalls<'_> {
                 }
             }
         }
-        let parts = parts(items, keys);
-        if act.kind() != ActKind::Look {
+        let parts = parts(items);
+        if act != ActKind::Look {
             for part in &parts {
                 let _state = self.standing(part).await?;
             }
@@ -157,22 +138,17 @@ impl SlotCalls<'_> {
         }
         let answer = join(&parts, answers);
         Ok(if has_chain {
-            A::Answer::chained(answer, &modes)
+            T::chained(answer, &modes)
         } else {
             answer
         })
     }
 
     /// Decides the first charge of each chain that allows, and no other of it.
-    async fn decide_chains(
-        self,
-        items: &[Item],
-        keys: &[Key<'_>],
-        lend: Lend,
-    ) -> Result<Decisions, Trouble> {
+    async fn decide_chains(self, items: &[Item], lend: Lend) -> Result<Decisions, Trouble> {
         let mode = |at: usize| items[at].mode;
         let alone = items.iter().cloned().collect();
-        let mut looked = self.each_part(Look, alone, keys).await?;
+        let mut looked: Decisions = self.each_part(ActKind::Look, alone).await?;
         let mut chosen = SmallVec::<[usize; 4]>::new();
         for (at, item) in items.iter().enumerate() {
             match item.mode {
@@ -193,8 +169,7 @@ impl SlotCalls<'_> {
             item.mode = first.map_or(Mode::Enforce, mode);
             item
         });
-        let picked_keys: ItemKeys<'_> = chosen.iter().map(|&at| keys[at]).collect();
-        let parts = parts(picked.collect(), &picked_keys);
+        let parts = parts(picked.collect());
         let decided = self.decide_parts(&parts, lend).await?;
         for (&at, decision) in chosen.iter().zip(decided.each) {
             if looked.each[at].verdict.allows() && !decision.verdict.allows() {
@@ -208,11 +183,11 @@ impl SlotCalls<'_> {
     }
 
     /// Charges the parts in order until one denies; then gives back, and looks at the rest.
-    async fn decide_parts(self, parts: &[SlotPart<'_>], lend: Lend) -> Result<Decisions, Trouble> {
+    async fn decide_parts(self, parts: &[SlotPart], lend: Lend) -> Result<Decisions, Trouble> {
         let mut answers: Vec<Decisions> = Vec::with_capacity(parts.len());
         for (number, part) in parts.iter().enumerate() {
             let made = &parts[..number];
-            match self.part(part, Decide(lend)).await {
+            match self.part::<Decisions>(part, ActKind::Decide(lend)).await {
                 Ok(decisions) if decisions.admitted => answers.push(decisions),
                 Ok(denial) => {
                     self.give_back(made, &answers, lend).await?;
@@ -238,7 +213,7 @@ impl SlotCalls<'_> {
     /// Gives back the charges of these parts.
     async fn give_back(
         self,
-        parts: &[SlotPart<'_>],
+        parts: &[SlotPart],
         answers: &[Decisions],
         lend: Lend,
     ) -> Result<(), Trouble> {
@@ -258,7 +233,7 @@ impl SlotCalls<'_> {
                 made.items.iter_mut().for_each(|item| item.lease = Some(id));
             }
             if !made.items.is_empty() {
-                self.part(&made, Settle).await?;
+                self.part::<()>(&made, ActKind::Settle).await?;
             }
         }
         Ok(())
@@ -266,17 +241,17 @@ impl SlotCalls<'_> {
 
     /// Returns the decisions about a part when another has refused the request: limits that count
     /// denials are charged, and the others looked at.
-    async fn refuse(self, part: &SlotPart<'_>, lend: Lend) -> Result<Decisions, Trouble> {
+    async fn refuse(self, part: &SlotPart, lend: Lend) -> Result<Decisions, Trouble> {
         let is_counted = |item: &Item| item.limit.algorithm.charges_even_if_refused(lend);
         let counted = part.only(|_, item| is_counted(item));
         if counted.items.is_empty() {
-            return self.part(part, Look).await;
+            return self.part(part, ActKind::Look).await;
         }
-        let mut answers = vec![self.part(&counted, Decide(lend)).await?];
+        let mut answers = vec![self.part(&counted, ActKind::Decide(lend)).await?];
         let mut parts = vec![counted];
         let rest = part.only(|_, item| !is_counted(item));
         if !rest.items.is_empty() {
-            answers.push(self.part(&rest, Look).await?);
+            answers.push(self.part(&rest, ActKind::Look).await?);
             parts.push(rest);
         }
         let mut decisions = join(&parts, answers);
@@ -285,34 +260,36 @@ impl SlotCalls<'_> {
     }
 
     /// Returns the current states of a part, by a look of cost zero.
-    async fn standing(self, part: &SlotPart<'_>) -> Result<Decisions, Trouble> {
+    async fn standing(self, part: &SlotPart) -> Result<Decisions, Trouble> {
         let mut free = part.only(|_, _| true);
         free.items
             .iter_mut()
             .for_each(|item| item.cost = Permits::ZERO);
-        self.part(&free, Look).await
+        self.part(&free, ActKind::Look).await
     }
 
     /// Performs an act on a part.
-    async fn part<A: Act>(self, part: &SlotPart<'_>, act: A) -> Result<A::Answer, Trouble> {
+    async fn part<T: ActAnswer>(self, part: &SlotPart, act: ActKind) -> Result<T, Trouble> {
         let items = part.items.clone();
-        let ask = RedisRequest { act, items };
-        self.store.one(ask, &part.keys, part.slot, self.given).await
+        self.store.one(act, items, part.slot, self.given).await
     }
 }
 
 /// Returns the parts of a request, in the order of their first items; the final one, if there
 /// is one, at the end.
-fn parts<'a>(items: SmallVec<[Item; 2]>, keys: &[Key<'a>]) -> Vec<SlotPart<'a>> {
-    let mut parts: Vec<SlotPart<'a>> = Vec::new();
-    for (at, (item, &key)) in items.into_iter().zip(keys).enumerate() {
+fn parts(items: Items) -> Vec<SlotPart> {
+    let mut parts: Vec<SlotPart> = Vec::new();
+    for (at, item) in items.into_iter().enumerate() {
         let slot = slot_of(&item.name);
         let known = parts.iter().position(|part| part.slot == slot);
         let number = known.unwrap_or_else(|| {
-            parts.push(SlotPart::new(slot));
+            parts.push(SlotPart {
+                slot,
+                ..SlotPart::default()
+            });
             parts.len() - 1
         });
-        parts[number].push(at, item, key);
+        parts[number].push(at, item);
     }
     parts.sort_by_key(SlotPart::is_final); // stable
     parts
@@ -331,6 +308,6 @@ fn keep_verdicts(decided: &mut Decisions, stands: Decisions) {
 }
 
 /// Joins the answers about all parts into one, in the order of the request.
-fn join<T: ActAnswer>(parts: &[SlotPart<'_>], answers: Vec<T>) -> T {
+fn join<T: ActAnswer>(parts: &[SlotPart], answers: Vec<T>) -> T {
     T::join(parts.iter().map(|part| &*part.positions).zip(answers))
 }

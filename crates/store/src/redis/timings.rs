@@ -4,6 +4,7 @@
 //!   call --> answered           ok
 //!        --> refused, lost      error
 //!        --> nothing in time    timeout
+//!        --> others first       crowded
 //! ```
 //!
 //! A call is the part of a request that goes to one slot: time in queues, on the network and
@@ -23,6 +24,7 @@ pub(super) enum CallOutcome {
     Ok,
     Error,
     Timeout,
+    Crowded,
 }
 
 impl CallOutcome {
@@ -30,6 +32,7 @@ impl CallOutcome {
     pub(super) fn of<T>(answer: &Result<T, Trouble>, took: Duration, patience: Duration) -> Self {
         match answer {
             Ok(_) => Self::Ok,
+            Err(Trouble::Crowded) => Self::Crowded,
             Err(_) if took >= patience => Self::Timeout,
             Err(_) => Self::Error,
         }
@@ -45,6 +48,8 @@ pub struct CallTimes {
     pub error: CallTime,
     /// Calls that were given up at the deadline.
     pub timeout: CallTime,
+    /// Requests that were refused, because too many others of their keys were before them.
+    pub crowded: CallTime,
 }
 
 impl CallTimes {
@@ -55,6 +60,7 @@ impl CallTimes {
             ok: self.ok.and(&other.ok),
             error: self.error.and(&other.error),
             timeout: self.timeout.and(&other.timeout),
+            crowded: self.crowded.and(&other.crowded),
         }
     }
 }
@@ -86,7 +92,7 @@ impl CallTime {
 
 /// The counters of [`CallTimes`], by act and by how calls ended.
 #[derive(Debug, Default)]
-pub(super) struct Timings([[Times; 3]; ActKind::NAMES.len()]);
+pub(super) struct Timings([[Times; 4]; ActKind::NAMES.len()]);
 
 #[derive(Debug, Default)]
 struct Times {
@@ -113,11 +119,14 @@ impl Timings {
                 .map(|count| count.load(Ordering::Relaxed)),
             sum: Nanos::from_nanos(times.sum.load(Ordering::Relaxed)),
         };
-        self.0.each_ref().map(|[ok, error, timeout]| CallTimes {
-            ok: read(ok),
-            error: read(error),
-            timeout: read(timeout),
-        })
+        self.0
+            .each_ref()
+            .map(|[ok, error, timeout, crowded]| CallTimes {
+                ok: read(ok),
+                error: read(error),
+                timeout: read(timeout),
+                crowded: read(crowded),
+            })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   did not run     later  moved  ask  absent  resting  refused     the first four go on
-//!   changed nothing foreign  crowded                                concerns its keys alone
+//!   changed nothing foreign  crowded  raced                         concerns its keys alone
 //!   not known    lost                                            is never sent again
 //! ```
 
@@ -30,8 +30,10 @@ pub(super) enum Trouble {
     Refused(String),
     /// It changed nothing: a key holds a value that no limit of this store wrote.
     Foreign(String),
-    /// It changed nothing: too many requests of its keys, which are decided in turn, were before it.
-    Crowded(String),
+    /// It changed nothing: too many requests of its keys were before it.
+    Crowded,
+    /// It changed nothing: another process has changed a key meanwhile.
+    Raced,
     /// It may have run, or not.
     Lost(String),
 }
@@ -40,7 +42,7 @@ impl From<Trouble> for StoreError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Foreign(why) => Self::Foreign(why),
-            Trouble::Crowded(why) => Self::Partly(why),
+            Trouble::Crowded => Self::Crowded,
             other => Self::Unavailable(other.to_string()),
         }
     }

@@ -42,6 +42,8 @@ impl Distant {
 
 /// The key that holds a foreign value while `foreign` is true.
 const FOREIGN: &[u8] = b"foreign";
+/// The key that has too many requests.
+const CROWDED: &[u8] = b"crowded";
 
 impl Store for Distant {
     async fn settle<A: StoreAct>(
@@ -51,10 +53,13 @@ impl Store for Distant {
         now: Time,
     ) -> Result<A::Answer, StoreError> {
         let store = self.reach()?;
-        let of_it = |item: &A::Item<'_>| item.charge().key.as_bytes() == FOREIGN;
+        let names = |key: &[u8]| items.iter().any(|item| item.charge().key.as_bytes() == key);
         let is_decided = act.kind() == ActKind::Decide(Lend::Unnamed);
-        if is_decided && self.foreign.load(Ordering::Relaxed) && items.iter().any(of_it) {
+        if is_decided && self.foreign.load(Ordering::Relaxed) && names(FOREIGN) {
             return Err(StoreError::Foreign("a list".into()));
+        }
+        if is_decided && names(CROWDED) {
+            return Err(StoreError::Crowded);
         }
         store.settle(act, items, now).await
     }
@@ -183,7 +188,7 @@ impl Store for Local {
                 Err(StoreError::Unavailable(_)) => local.settle(act, items, now).await,
                 refunded => refunded,
             },
-            ActKind::Reset | ActKind::Grant => {
+            ActKind::Reset | ActKind::Grant(_) => {
                 assert!(self.0.settle(act, items, now).await.is_err());
                 local.settle(act, items, now).await
             }

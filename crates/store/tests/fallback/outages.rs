@@ -4,9 +4,11 @@ use ratekeeper_core::{
     Charge, Concurrency, Key, LeaseId, Lend, Limit, LimitScope, Mode, Nanos, Outage, Permits,
     Verdict, WarmUp, Window,
 };
-use ratekeeper_store::{Hold, Store as _, StoreError};
+use ratekeeper_store::{FallbackCounts, Hold, Store as _, StoreError, conformance};
 
-use crate::{at, charge, cut, decide, fallback, limit, passes, ready, remaining, tend, tokens};
+use crate::{
+    CROWDED, at, charge, cut, decide, fallback, limit, passes, ready, remaining, tend, tokens,
+};
 
 #[test]
 fn each_limit_follows_its_choice_for_outages() {
@@ -212,4 +214,47 @@ fn conditions_and_headroom_hold_without_the_store() {
         "a fifth of five is kept"
     );
     assert_eq!(passes(&store, &shared, at(0)), 1);
+}
+
+/// The store is in use, so nothing is decided without it, whatever was chosen for its failures.
+#[test]
+fn a_request_that_waits_in_vain_is_refused_and_is_no_failure() {
+    let store = fallback(1);
+    for outage in [Outage::Local, Outage::Allow, Outage::Deny, Outage::Error] {
+        let limit = tokens(0, outage, "10/1h");
+        let crowded = |mode| Charge {
+            mode,
+            ..conformance::charge(&limit, CROWDED, 1)
+        };
+        for mode in [Mode::Enforce, Mode::Shadow] {
+            // A condition excuses no charge, because it is not known either.
+            let decided = decide(&store, &[crowded(Mode::Once), crowded(mode)], at(0));
+            assert_eq!(decided.admitted, mode == Mode::Shadow, "{outage:?}");
+            let retry_after = decided.each[1].verdict.retry_after();
+            assert_eq!(retry_after, Some(Nanos::SECOND), "{outage:?}");
+            assert!(decided.without_store && decided.each[0].verdict.allows());
+        }
+        assert!(decide(&store, &[charge(&limit, 1)], at(0)).admitted);
+    }
+    let health = store.health();
+    assert_eq!(
+        (health.failed, health.fallback),
+        (0, FallbackCounts::default())
+    );
+    assert!(!health.is_down);
+}
+
+/// Otherwise no limit would be the one that refuses.
+#[test]
+fn a_condition_does_not_excuse_the_charge_that_an_outage_refuses() {
+    let store = fallback(1);
+    cut(&store, true);
+    let limit = tokens(0, Outage::Deny, "10/1h");
+    let condition = Charge {
+        mode: Mode::Once,
+        ..charge(&limit, 1)
+    };
+    let decided = decide(&store, &[condition, charge(&limit, 1)], at(0));
+    assert!(!decided.admitted && !decided.each[1].verdict.allows());
+    assert!(decided.asks(1, |at| [Mode::Once, Mode::Enforce][at]));
 }

@@ -243,7 +243,7 @@ fn a_server_that_hangs_costs_at_most_the_deadline() {
 fn a_connection_that_hangs_is_replaced() {
     for program in programs() {
         let server = Server::start(&program, &[]);
-        let relay = Relay::start(server.port);
+        let relay = Relay::start(server.port, Duration::ZERO);
         let hasty = Bench::hasty(RedisServers::One(format!(
             "redis://127.0.0.1:{}",
             relay.port

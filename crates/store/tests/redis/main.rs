@@ -15,6 +15,7 @@ mod changes;
 mod clock;
 mod cluster_faults;
 mod conforms;
+mod crowds;
 mod equality;
 mod exact;
 mod expiry;

@@ -1,9 +1,10 @@
-//! Relay: a server in the middle, whose connections can go silent.
+//! Relay: a server in the middle, whose connections can be slow, or go silent.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// A relay; on command, its existing connections go silent, and stay open.
 pub(crate) struct Relay {
@@ -13,7 +14,8 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    pub(crate) fn start(port: u16) -> Self {
+    /// Starts a relay to `port`, on which each way takes `delay`.
+    pub(crate) fn start(port: u16, delay: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let relay = Self {
             port: listener.local_addr().unwrap().port(),
@@ -21,6 +23,7 @@ impl Relay {
             silent: Arc::default(),
         };
         let (accepted, silent) = (Arc::clone(&relay.accepted), Arc::clone(&relay.silent));
+        #[expect(clippy::disallowed_methods, reason = "a network takes its time")]
         std::thread::spawn(move || {
             for (number, client) in listener.incoming().enumerate() {
                 accepted.store(number + 1, Ordering::Relaxed);
@@ -32,6 +35,7 @@ impl Relay {
                     std::thread::spawn(move || {
                         let mut buffer = [0; 4_096];
                         while let Ok(count @ 1..) = from.read(&mut buffer) {
+                            std::thread::sleep(delay);
                             let lost = number < silent.load(Ordering::Relaxed);
                             if !lost && to.write_all(&buffer[..count]).is_err() {
                                 return;

@@ -59,8 +59,9 @@ fn encode_times(store: &RedisStore, out: &mut MetricList) {
         if op != DECIDE && times == CallTimes::default() {
             continue;
         }
-        let CallTimes { ok, error, timeout } = times;
-        for (outcome, time) in [("ok", ok), ("error", error), ("timeout", timeout)] {
+        let failed = [("timeout", times.timeout), ("crowded", times.crowded)];
+        let others = [("ok", times.ok), ("error", times.error)];
+        for (outcome, time) in others.into_iter().chain(failed) {
             series.durations(&[STORE, op, outcome], &time.into());
         }
     }

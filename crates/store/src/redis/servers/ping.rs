@@ -21,8 +21,9 @@ impl Remote for RedisStore {
             let keys = [&*name];
             let call = ScriptCall::new(&self.scripts.ping, &keys, &[]);
             let deadline = self.config.deadline;
-            let found = tokio::time::timeout(deadline, self.find(slot_of(&name), call)).await;
-            match found.unwrap_or_else(|_| Err(no_answer(deadline))) {
+            let answer = self.servers.run(slot_of(&name), call);
+            let answer = tokio::time::timeout(deadline, answer).await;
+            match answer.unwrap_or_else(|_| Err(no_answer(deadline))) {
                 Ok(_) => answered = true,
                 Err(why) => trouble = Some(why),
             }
