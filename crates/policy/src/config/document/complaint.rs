@@ -8,7 +8,7 @@ use super::other_words::{self, UNLIMITED, is_off};
 use super::scalar::{Scalar, unit_like};
 use super::shape::{FieldSpec, Shape, TableSpec, a_type, in_example, quoted};
 use crate::config::diagnostic::grouped;
-use crate::config::fields::{DEFAULTS, QUANTITIES, above_tables, owner};
+use crate::config::fields::{DEFAULTS, OWNED, QUANTITIES, above_tables, owner};
 use crate::config::{Node, Spot, Text, codes, error, is_word, shown};
 
 /// Maximum number of known fields that a label lists.
@@ -342,8 +342,14 @@ fn elsewhere(name: &str, value: Option<&str>, place: &str) -> Option<String> {
     };
     Some(match owner.within {
         Some(table) => {
-            let whole = in_example(table.example, name, value);
-            let whole = whole.unwrap_or_else(|| format!("{{ {example} }}"));
+            let whole = in_example(table.example, name, value).unwrap_or_else(|| {
+                let algorithm = OWNED.iter().find(|(field, _)| *field == name);
+                let named = |(_, of): &(&str, &str)| format!("name = \"{of}\", ");
+                format!(
+                    "{{ {}{example} }}",
+                    algorithm.map(named).unwrap_or_default()
+                )
+            });
             format!("put it into `{0}`: {0} = {whole}", table.name)
         }
         None if is_of_limit && place.contains(" of limit ") => {

@@ -142,6 +142,8 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("algorithm", "fixedwindowcounter", "write \"fixed-window\""),
     ("algorithm", "slidingwindow", "write \"sliding-window-counter\", or \"sliding-window-log\" for \
         the exact one"),
+    ("algorithm", "rollingwindow", "write \"sliding-window-log\", or \"sliding-window-counter\" for \
+        less memory"),
     ("algorithm", "slidinglog", "write \"sliding-window-log\""),
     ("algorithm", "rollinglog", "write \"sliding-window-log\"; for refused requests to count as \
         well, count_denied = true beside it"),
@@ -151,13 +153,19 @@ const VALUES: &[(&str, &str, &str)] = &[
         \"60s\" }"),
     ("algorithm", "intervalbucket", "write a bucket that refills in whole amounts: bucket = { size \
         = 20, refill = \"10/1s\", step = true }"),
-    ("algorithm", "quotalinear", "write \"hybrid\""),
-    ("algorithm", "warmup", "write it as a field of its own, beside `limit`: warmup = { period = \
-        \"10s\" }"),
+    ("algorithm", "quotalinear", HYBRID),
+    ("algorithm", "hybridquotalinear", HYBRID),
+    ("algorithm", "smoothwarmingup", WARMUP),
+    ("algorithm", "warmup", WARMUP),
     ("algorithm", "guava", "write \"smooth-bursty\", or warmup = { period = \"10s\" } beside `limit`"),
 ];
 
+const HYBRID: &str = "write \"hybrid\"";
+const WARMUP: &str =
+    "write it as a field of its own, beside `limit`: warmup = { period = \"10s\" }";
 const TOKEN_BUCKET: &str = "write \"token-bucket\", or leave it out: it is the default";
+
+const ADDRESS: &str = "write \"ip\"";
 
 /// Parts of a key, up to a `:`.
 #[rustfmt::skip]
@@ -168,9 +176,15 @@ const PARTS: &[OtherWord] = &[
     ("consumer", "write its source: \"api_key\", \"jwt:sub\" or \"header:x-consumer-id\""),
     ("credential", "write \"api_key\", or \"bearer\" for the token alone"),
     ("body", "name a value of it: \"form:username\" or \"json:/user/id\""),
-    ("clientip", "write \"ip\""),
-    ("remoteaddr", "write \"ip\""),
+    ("clientip", ADDRESS),
+    ("remoteaddr", ADDRESS),
+    ("sourceip", ADDRESS),
+    ("sourceaddress", ADDRESS),
+    ("ipaddress", ADDRESS),
+    ("address", ADDRESS),
+    ("location", "write \"country\""),
     ("global", "write \"all\""),
+    ("server", "write \"all\" for one counter of them all, or \"host\" for one of each host name"),
     ("jwt", "name the claim: \"jwt:sub\""),
 ];
 
@@ -220,7 +234,7 @@ fn find(words: &[OtherWord], name: &str) -> Option<&'static str> {
 }
 
 fn plain(word: &str) -> String {
-    word.to_ascii_lowercase().replace(['_', '-'], "")
+    word.to_ascii_lowercase().replace(['_', '-', ' '], "")
 }
 
 #[cfg(test)]

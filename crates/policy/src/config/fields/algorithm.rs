@@ -75,3 +75,11 @@ fields! {
             "For smooth-bursty: time for which permits are saved up (default: the limit's period).";
     }
 }
+
+/// The fields of [`ALGORITHM`] that belong to one algorithm: field and algorithm.
+pub(crate) const OWNED: [(&str, &str); 4] = [
+    ("count", "sub-buckets"),
+    ("edge", "sub-buckets"),
+    ("min_gap", "sliding-window-log"),
+    ("save_up", "smooth-bursty"),
+];

@@ -19,7 +19,7 @@ mod requests;
 mod store;
 mod telemetry;
 
-pub(crate) use self::algorithm::ALGORITHMS;
+pub(crate) use self::algorithm::{ALGORITHMS, OWNED};
 use self::clients::{CLIENT_IP, GEO, JWT};
 pub(crate) use self::gateway::ERRORS;
 use self::gateway::PROXY;

@@ -1,15 +1,7 @@
 //! Algorithm: the word for how a limit counts, and the fields beside it.
 
-use crate::config::fields::ALGORITHMS;
+use crate::config::fields::{ALGORITHMS, OWNED};
 use crate::config::{At, Table, Text, codes, error, shown};
-
-/// The fields of `algorithm = { .. }` that belong to one algorithm: field and algorithm.
-const OWNED: [(&str, &str); 4] = [
-    ("count", "sub-buckets"),
-    ("edge", "sub-buckets"),
-    ("min_gap", "sliding-window-log"),
-    ("save_up", "smooth-bursty"),
-];
 
 /// Reads the word of `algorithm`, which is a word or a table; `None` if it is not written, or wrong.
 pub(super) fn algorithm(table: Table<'_>) -> Option<At<'_, &'static str>> {

@@ -115,8 +115,8 @@ impl<'a> Dated<'a> {
         let number = written.and_then(|it| Some(it.split_once('/')?.0.to_owned()));
         let number = number.unwrap_or_else(|| permits.to_string());
         error(codes::NO_ZONE, text.at, message, label).help(format!(
-            "add `timezone = \"UTC\"` at the top, or write \"{number}/{rolling}\" for a \
-                 rolling {name}"
+            "add `timezone = \"UTC\"` at the top, or write \"{number}/{rolling}\", which \
+                 follows no calendar"
         ));
     }
 }
