@@ -21,7 +21,7 @@
 //! with 100,000 overrides: see [`overrides`]; with `-- full [--quick]`, a full store: see [`full`];
 //! with `-- fill [--quick]`, the longest call while keys come: see [`fill`]; with `-- replay [--quick]
 //! [--log SAMPLE]..`, lines of an access log: see [`replay`]. `-- all` runs every one that has a row
-//! in `COMPARE.md`, one after the other, in about an hour.
+//! in `COMPARE.md`, one after the other, in about 20 minutes.
 //!
 //! Governor is measured twice: at the same price of time (ratekeeper receives the time from its
 //! caller, so governor is given a clock that costs one load), and each with the clock it ships with

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use jiff::Timestamp;
 use listenfd::ListenFd;
 use ratekeeper_policy::UpstreamUrl;
 use ratekeeper_server::{Config, Door, Event, EventExport, LogWriter, Service};
@@ -238,13 +239,13 @@ fn print(line: &str) {
     }
 }
 
-/// Shows an event as a message, unless the log is for machines.
+/// Shows an event as a message with its time, unless the log is for machines.
 fn show(event: &Event, format: LogFormat, log: &LogWriter) {
     if matches!(event, Event::Stopping) {
         tell_systemd(NotifyState::Stopping);
     }
     if format == LogFormat::Text {
-        talk(log, event.to_string().trim_end());
+        talk(log, format!("{:.6} {event}", Timestamp::now()).trim_end());
     }
 }
 

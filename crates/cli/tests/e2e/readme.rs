@@ -100,7 +100,7 @@ impl Running {
     /// Returns its output, with the README's ports, and without notices about this machine.
     fn printed(&self) -> String {
         let printed = self.process.output() + &self.process.log();
-        let lines = printed.lines().filter(|line| !line.starts_with("notice: "));
+        let lines = printed.lines().filter(|line| !line.contains(" notice: "));
         let printed = lines.flat_map(|line| [line, "\n"]).collect();
         self.doors
             .iter()

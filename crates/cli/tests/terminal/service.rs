@@ -169,6 +169,12 @@ fn the_service_prints_its_addresses_serves_reloads_and_stops() {
     let http = service.http.clone();
     let (status, log) = service.end();
     assert_eq!(status.code(), Some(0), "{log}");
+    let last = log.lines().last().and_then(|line| line.split_once(' '));
+    let is_dated = last.is_some_and(|(at, _)| at.parse::<jiff::Timestamp>().is_ok());
+    assert!(
+        is_dated && last.is_some_and(|(_, said)| said == "stopped"),
+        "{log}"
+    );
     assert!(TcpStream::connect(http).is_err(), "the listener is closed");
 }
 

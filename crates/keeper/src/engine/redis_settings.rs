@@ -49,7 +49,7 @@ pub fn redis_config(
 ) -> Result<RedisConfig, StoreError> {
     let secret = |name, secret: &Option<Secret>| {
         let found = secret.as_ref().map(|secret| read_secret(name, secret));
-        found.transpose()
+        found.transpose().map_err(StoreError::Misconfigured)
     };
     let (username, password) = if let Some((username, password)) = login {
         (
@@ -100,7 +100,7 @@ fn node_name(node: &NodeName) -> Result<String, StoreError> {
         NodeName::Text(name) => return Ok(name.clone()),
         NodeName::Env(name) => name,
     };
-    read_secret("node", &Secret::Env(name.clone()))
+    read_secret("node", &Secret::Env(name.clone())).map_err(StoreError::Misconfigured)
 }
 
 /// Reads the files of `[store.redis.tls]`.
@@ -128,25 +128,23 @@ fn tls_files(tls: &StoreTls) -> Result<RedisTls, StoreError> {
 }
 
 /// Reads the secret of the field `name` from the place that the policy names; a line end at its
-/// end does not count. Errors never show its value.
+/// end does not count.
 ///
 /// # Errors
-/// [`StoreError::Misconfigured`] if it is missing or empty.
+/// Why there is none, with the field and the place: it is missing or empty. The value is never shown.
 ///
 /// ```
 /// use ratekeeper::policy::Secret;
 /// use ratekeeper::read_secret;
 /// let missing = read_secret("password", &Secret::Env("NO_SUCH_VARIABLE".into()));
-/// assert!(missing.is_err_and(|error| error.to_string().contains("NO_SUCH_VARIABLE")));
+/// assert!(missing.is_err_and(|why| why.contains("NO_SUCH_VARIABLE")));
 /// ```
-pub fn read_secret(name: &str, secret: &Secret) -> Result<String, StoreError> {
+pub fn read_secret(name: &str, secret: &Secret) -> Result<String, String> {
     let place = match secret {
         Secret::Env(variable) => format!("the environment variable {variable}"),
         Secret::File(path) => format!("the file `{}`", path.display()),
     };
-    let absent = |why: &dyn Display| {
-        StoreError::Misconfigured(format!("cannot read `{name}` from {place}: {why}"))
-    };
+    let absent = |why: &dyn Display| format!("cannot read `{name}` from {place}: {why}");
     let found = match secret {
         Secret::Env(variable) => std::env::var(variable).map_err(|why| absent(&why))?,
         Secret::File(path) => read_start(path, MAX_SECRET_BYTES)
@@ -226,9 +224,9 @@ mod tests {
             Secret::File(directory.path().join("other")),
             Secret::Env("RATEKEEPER_TEST_IS_NOT_SET".into()),
         ] {
-            let error = read_secret("password", &absent).unwrap_err().to_string();
+            let error = read_secret("password", &absent).unwrap_err();
             assert!(
-                error.contains("cannot read `password` from the "),
+                error.starts_with("cannot read `password` from the "),
                 "{error}"
             );
         }

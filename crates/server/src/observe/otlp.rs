@@ -94,8 +94,7 @@ impl Exporter {
         let mut headers = Vec::new();
         for (name, secret) in &settings.headers {
             let field = format!("headers.{name}");
-            let value = read_secret(&field, secret);
-            let value = value.map_err(|why| StartError::Otlp(why.to_string()))?;
+            let value = read_secret(&field, secret).map_err(StartError::Otlp)?;
             let wrong = |_| StartError::Otlp(format!("`{field}` cannot be the value of a header"));
             let mut value = HeaderValue::from_str(&value).map_err(wrong)?;
             value.set_sensitive(true);

@@ -70,7 +70,7 @@ impl Webhook {
     /// [`StartError::Alerts`] if one of them is missing or invalid.
     pub(crate) fn new(settings: &WebhookSettings, home: &Path) -> Result<Self, StartError> {
         let secret = read_secret("webhook.secret", &settings.secret.at_home(home));
-        let secret = secret.map_err(|why| StartError::Alerts(why.to_string()))?;
+        let secret = secret.map_err(StartError::Alerts)?;
         let key = signing_key(&secret).ok_or_else(|| {
             StartError::Alerts(
                 "`webhook.secret` must be 24 to 64 bytes in base64, after `whsec_`; make one with: \
