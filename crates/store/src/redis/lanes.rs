@@ -210,18 +210,19 @@ pub(super) struct BatchReply {
 struct Group {
     waiting: Vec<WaitingRequest>,
     limits: SmallVec<[Arc<Prepared>; 4]>,
+    /// True if its first request shares a call with no other.
+    is_full: bool,
 }
 
 impl Group {
-    /// Returns true if the request may join: a call decides a limit by one set of numbers. States
-    /// that are removed, or move to another name, are those of one request.
+    /// Returns true if the request may join; the first one may. Requests share a call if it decides each
+    /// limit by one set of numbers, and removes no state and moves none to another name.
     fn takes(&mut self, ask: &RedisRequest) -> bool {
-        let alone = |ask: &RedisRequest| ask.removes() || ask.inherits();
-        if let Some(first) = self.waiting.first()
-            && (alone(ask) || alone(&first.ask))
-        {
+        let (is_first, is_alone) = (self.waiting.is_empty(), ask.removes() || ask.inherits());
+        if !is_first && (self.is_full || is_alone) {
             return false;
         }
+        self.is_full = is_alone;
         for item in &ask.items {
             let same = |known: &Arc<Prepared>| Arc::ptr_eq(known, &item.limit);
             if self.limits.iter().any(same) {
@@ -229,7 +230,10 @@ impl Group {
             }
             let of_it = |known: &Arc<Prepared>| known.label.limit == item.limit.label.limit;
             if self.limits.iter().any(of_it) {
-                return false;
+                if !is_first {
+                    return false;
+                }
+                self.is_full = true;
             }
             self.limits.push(Arc::clone(&item.limit));
         }

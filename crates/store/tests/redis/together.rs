@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use ratekeeper_core::laws::Random;
 use ratekeeper_core::{
-    Algorithm as _, AnyAlgorithm, BanTerms, Banning, Charge, Denials, Gcra, Interval, Key, Limit,
-    Log, Mode, Nanos, Permits, Quota, Time,
+    Algorithm as _, AnyAlgorithm, BanTerms, Banning, Charge, Denials, Exponential, Gcra, Interval,
+    Key, Limit, Log, Mode, Nanos, Permits, Quota, Time,
 };
 use ratekeeper_store::conformance::limit;
 use ratekeeper_store::{RedisClock, RedisConfig, RedisStore, Store as _};
@@ -348,6 +348,48 @@ async fn no_moment_of_a_queue_is_promised_twice() {
                 }
             }
             assert!(admitted <= most, "{seed}: {admitted} of {most}");
+        }
+    }
+}
+
+/// Keys of one limit with numbers of their own, as an override gives them: of a request that names two
+/// users, of others at the same moment, and of a limit that takes two calls.
+#[tokio::test]
+async fn a_request_has_keys_with_different_numbers() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let numbers: [fn(&str) -> AnyAlgorithm; 2] = [
+            |quota| bucket(quota).into(),
+            |quota| Exponential::new(quota.parse().unwrap()).unwrap().into(),
+        ];
+        for algorithm in numbers {
+            let store = RedisStore::new(RedisConfig {
+                deadline: Duration::from_secs(60),
+                ..RedisConfig::new(server.url())
+            });
+            let store = store.unwrap();
+            let [own, other] = [(0, "1000/1d"), (1, "100/1d")].map(|(id, quota)| Limit {
+                name: format!("by-{}", algorithm("1/1d").name()).into(),
+                ..limit(id, algorithm(quota))
+            });
+            let key = |limit, key: &'static str| {
+                Charge::enforced(limit, Key::from_bytes(key.as_bytes()), Permits::ONE)
+            };
+            let both = [key(&own, "\x01a"), key(&other, "\x01b")];
+            let decide =
+                async |charges: &[Charge<'_>]| store.decide(charges, Time::ZERO).await.unwrap();
+            let (first, second, alone, third) = tokio::join!(
+                decide(&both),
+                decide(&both),
+                decide(&both[1..]),
+                decide(&both)
+            );
+            for decided in [first, second, alone, third] {
+                assert!(decided.admitted);
+            }
+            let left = decide(&both).await.each;
+            let left = [left[0].remaining.get(), left[1].remaining.get()];
+            assert_eq!(left, [996, 95], "{:?}", own.algorithm);
         }
     }
 }
