@@ -101,7 +101,7 @@ async fn a_crowd_shares_its_exchanges() {
 async fn who_waits_in_vain_is_refused() {
     for program in programs() {
         let server = Server::start(&program, &[]);
-        let relay = Relay::start(server.port, Duration::from_millis(400));
+        let relay = Relay::start(server.port, Duration::from_millis(600));
         let limit = Limit {
             outage: Outage::Allow,
             ..limit(0, Exponential::new("1000/1d".parse().unwrap()).unwrap())
@@ -110,7 +110,7 @@ async fn who_waits_in_vain_is_refused() {
         let patient = process(&relay, Duration::from_secs(60));
         let charge = Charge::enforced(&limit, Key::ALL, Permits::ONE);
         assert!(patient.decide(&[charge], Time::ZERO).await.is_ok());
-        let hasty = process(&relay, Duration::from_secs(4));
+        let hasty = process(&relay, Duration::from_secs(6)); // two rounds, and a second to spare
         assert!(hasty.main().ping().await.is_ok());
         let passed = ask(std::slice::from_ref(&hasty), limit).await;
         assert!((1..CROWD).contains(&passed), "{passed} of {CROWD}");
