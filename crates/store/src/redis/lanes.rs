@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 
 use super::batch::RedisRequest;
 use super::limits::Prepared;
+use super::settle::Item;
 use super::trouble::Trouble;
 use crate::act::AnyAnswer;
 
@@ -209,33 +211,30 @@ pub(super) struct BatchReply {
 #[derive(Default)]
 struct Group {
     waiting: Vec<WaitingRequest>,
-    limits: SmallVec<[Arc<Prepared>; 4]>,
-    /// True if its first request shares a call with no other.
-    is_full: bool,
+    /// The numbers of each key, by the hash of its name.
+    numbers: HashMap<u64, Arc<Prepared>, RandomState>,
 }
 
 impl Group {
-    /// Returns true if the request may join; the first one may. Requests share a call if it decides each
-    /// limit by one set of numbers, and removes no state and moves none to another name.
+    /// Returns true if the request may join; the first one may. Requests share a call if each key has
+    /// one set of numbers, no state is removed, and none moves to another name.
     fn takes(&mut self, ask: &RedisRequest) -> bool {
-        let (is_first, is_alone) = (self.waiting.is_empty(), ask.removes() || ask.inherits());
-        if !is_first && (self.is_full || is_alone) {
+        let alone = |ask: &RedisRequest| ask.removes() || ask.inherits();
+        let key = |item: &Item| self.numbers.hasher().hash_one(&item.name);
+        let differs = |item: &Item| {
+            let known = self.numbers.get(&key(item));
+            known.is_some_and(|known| !Arc::ptr_eq(known, &item.limit))
+        };
+        if let Some(first) = self.waiting.first()
+            && (alone(&first.ask) || alone(ask) || ask.items.iter().any(differs))
+        {
             return false;
         }
-        self.is_full = is_alone;
         for item in &ask.items {
-            let same = |known: &Arc<Prepared>| Arc::ptr_eq(known, &item.limit);
-            if self.limits.iter().any(same) {
-                continue;
-            }
-            let of_it = |known: &Arc<Prepared>| known.label.limit == item.limit.label.limit;
-            if self.limits.iter().any(of_it) {
-                if !is_first {
-                    return false;
-                }
-                self.is_full = true;
-            }
-            self.limits.push(Arc::clone(&item.limit));
+            let key = self.numbers.hasher().hash_one(&item.name);
+            self.numbers
+                .entry(key)
+                .or_insert_with(|| Arc::clone(&item.limit));
         }
         true
     }
