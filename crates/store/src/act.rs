@@ -141,18 +141,13 @@ impl ActKind {
 
     /// Performs the act on the states of a request.
     #[cfg(feature = "redis")]
+    #[expect(clippy::unit_arg, reason = "two acts answer nothing")]
     pub(crate) fn run(self, states: &mut impl RequestStates) -> AnyAnswer {
         match self {
             Self::Decide(lend) => Decide(lend).run(states).into(),
             Self::Look => Look.run(states).into(),
-            Self::GiveBack => {
-                GiveBack.run(states);
-                AnyAnswer::Nothing(())
-            }
-            Self::Settle => {
-                Settle.run(states);
-                AnyAnswer::Nothing(())
-            }
+            Self::GiveBack => AnyAnswer::Nothing(GiveBack.run(states)),
+            Self::Settle => AnyAnswer::Nothing(Settle.run(states)),
             Self::Reset | Self::Erase => Reset.run(states).into(),
             Self::Release => Release.run(states).into(),
             Self::Renew => Renew.run(states).into(),

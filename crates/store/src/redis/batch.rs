@@ -87,10 +87,8 @@ impl<'a> RedisBatch<'a> {
 
     /// Returns the act that removes states, if there is one.
     pub(super) fn removes(&self) -> Option<ActKind> {
-        self.asks
-            .iter()
-            .find(|ask| ask.removes())
-            .map(|ask| ask.act)
+        let mut asks = self.asks.iter().filter(|ask| ask.removes());
+        asks.next().map(|ask| ask.act)
     }
 
     /// Returns the first item of each key.

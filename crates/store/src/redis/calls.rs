@@ -46,15 +46,15 @@ impl Gather {
         let remembers = given.is_none();
         let batch = RedisBatch::of(group.iter().map(|waiting| &waiting.ask));
         let exchange = Exchange::of(batch, given);
-        let names = &exchange.names;
+        let (names, batch) = (&exchange.names, &exchange.batch);
         let given = [given.map_or(Vec::new(), |now| now.get().to_string().into())];
         let losses = self.hints.losses.so_far();
         let load = ScriptCall::new(&self.scripts.load, names, &given);
         let found = ScriptReply::read(self.servers.run(slot, load).await?, names.len())?;
         if group.iter().all(|waiting| waiting.answer.is_closed()) {
-            return Err(Trouble::Raced); // nobody waits any more
+            return Err(Trouble::Raced); // every caller has gone
         }
-        let hints = self.hints.of(&exchange.batch).filter(|_| remembers);
+        let hints = self.hints.of(batch).filter(|_| remembers);
         let exchanged = exchange.decide(&found, hints.as_deref())?;
         if let Some(arguments) = exchanged.swap {
             let swap = ScriptCall::new(&self.scripts.swap, names, &arguments);
@@ -63,8 +63,7 @@ impl Gather {
             }
         }
         if remembers {
-            self.hints
-                .note(&exchange.batch, &found, &exchanged.after, losses);
+            self.hints.note(batch, &found, &exchanged.after, losses);
         }
         let reply = |answer| Ok((answer, found.now));
         Ok(exchanged.answers.into_iter().map(reply).collect())

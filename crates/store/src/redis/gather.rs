@@ -12,8 +12,8 @@
 //! so that they share calls: see [`pace`].
 //!
 //! An exchange is shared in the same way, by the requests of a key. One that loses its race with
-//! another process goes again, with those that have come meanwhile. A request that has waited in
-//! vain is refused, because the store is in use: deciding it without the store would admit too much.
+//! another process goes again, with those that have come meanwhile. A request that has waited
+//! too long is refused: the store is in use, so a decision without it would admit too much.
 //!
 //! [`pace`]: super::pace
 
@@ -90,14 +90,6 @@ impl Gather {
             hasher: RandomState::default(),
             queue: Mutex::default(),
         })
-    }
-
-    /// Returns the queue of the exchanges that this request may share: that of its shortest name, because
-    /// the key with the fewest parts is the one that most requests have.
-    pub(super) fn exchanged(&self, ask: &RedisRequest) -> Option<u64> {
-        let names = ask.items.iter().map(|item| &item.name);
-        let shortest = names.min_by_key(|name| name.len())?;
-        Some(self.hasher.hash_one(shortest))
     }
 
     /// Decides a request in a call of its own or with others; by the script if `way` says so, which

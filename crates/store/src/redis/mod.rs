@@ -26,6 +26,7 @@
 
 mod bans;
 mod batch;
+mod busy;
 mod by_hand;
 mod calls;
 mod config;
@@ -65,6 +66,7 @@ pub use inspect::{ClusterNode, RedisServer, ServerHealth, ServerInfo};
 pub use timings::{CallTime, CallTimes};
 
 use batch::{Items, RedisRequest};
+use busy::BusyKeys;
 use denied::DenialCache;
 use gather::Gather;
 use hints::{KeyHints, Losses};
@@ -85,6 +87,7 @@ pub struct RedisStore {
     config: RedisConfig,
     servers: Arc<Servers>,
     gather: Arc<Gather>,
+    busy: BusyKeys,
     denied: DenialCache,
     limits: KnownLimits,
     scripts: Arc<Scripts>,
@@ -122,6 +125,7 @@ impl RedisStore {
         let gather = Gather::new(servers.clone(), scripts.clone(), hints, wait);
         Ok(Self {
             gather,
+            busy: BusyKeys::default(),
             servers,
             denied: DenialCache::default(),
             limits: KnownLimits::new(config.origin, name::escaped(&config.node)),
@@ -132,14 +136,8 @@ impl RedisStore {
         })
     }
 
-    /// Returns how long calls took, by how they ended.
-    pub fn call_times(&self) -> CallTimes {
-        let each = self.timings.read();
-        each.iter().fold(CallTimes::default(), CallTimes::and)
-    }
-
-    /// Returns the same for each act, with its name.
-    pub fn call_times_by_act(&self) -> [(&'static str, CallTimes); ActKind::NAMES.len()] {
+    /// Returns how long the calls of each act took, by how they ended, with the name of the act.
+    pub fn call_times(&self) -> [(&'static str, CallTimes); ActKind::NAMES.len()] {
         let mut each = self.timings.read();
         std::array::from_fn(|act| (ActKind::NAMES[act], std::mem::take(&mut each[act])))
     }
@@ -255,7 +253,8 @@ impl RedisStore {
         given: Option<UnixMicros>,
         sent: Instant,
     ) -> Result<AnyAnswer, Trouble> {
-        let exchanged = self.gather.exchanged(&ask).filter(|_| !ask.has_script());
+        let busiest = || self.busy.busiest(&ask);
+        let exchanged = (!ask.has_script()).then(busiest).flatten();
         let mut way = LaneKey {
             slot,
             given,
@@ -267,7 +266,7 @@ impl RedisStore {
             match reply {
                 // The script reads values of its own numbers only.
                 Err(Trouble::Foreign(_)) if way.exchanged.is_none() => {
-                    way.exchanged = self.gather.exchanged(&ask);
+                    way.exchanged = self.busy.busiest(&ask);
                 }
                 Ok((answer, now)) => {
                     self.latest.store(now.get(), Ordering::Relaxed);

@@ -52,19 +52,6 @@ pub struct CallTimes {
     pub crowded: CallTime,
 }
 
-impl CallTimes {
-    /// Adds the calls of another act.
-    #[must_use]
-    pub(super) fn and(self, other: &Self) -> Self {
-        Self {
-            ok: self.ok.and(&other.ok),
-            error: self.error.and(&other.error),
-            timeout: self.timeout.and(&other.timeout),
-            crowded: self.crowded.and(&other.crowded),
-        }
-    }
-}
-
 /// How long calls took, of those with the same end.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CallTime {
@@ -80,14 +67,6 @@ impl CallTime {
     pub const EDGES_MICROS: [u64; 12] = [
         100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000,
     ];
-
-    fn and(mut self, other: &Self) -> Self {
-        for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets) {
-            *mine += theirs;
-        }
-        self.sum = self.sum + other.sum;
-        self
-    }
 }
 
 /// The counters of [`CallTimes`], by act and by how calls ended.
@@ -112,21 +91,18 @@ impl Timings {
 
     /// Returns the times of each act, in the order of [`ActKind::NAMES`].
     pub(super) fn read(&self) -> [CallTimes; ActKind::NAMES.len()] {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let read = |times: &Times| CallTime {
-            buckets: times
-                .buckets
-                .each_ref()
-                .map(|count| count.load(Ordering::Relaxed)),
-            sum: Nanos::from_nanos(times.sum.load(Ordering::Relaxed)),
+            buckets: times.buckets.each_ref().map(load),
+            sum: Nanos::from_nanos(load(&times.sum)),
         };
-        self.0
-            .each_ref()
-            .map(|[ok, error, timeout, crowded]| CallTimes {
-                ok: read(ok),
-                error: read(error),
-                timeout: read(timeout),
-                crowded: read(crowded),
-            })
+        let of_act = |[ok, error, timeout, crowded]: &[Times; 4]| CallTimes {
+            ok: read(ok),
+            error: read(error),
+            timeout: read(timeout),
+            crowded: read(crowded),
+        };
+        self.0.each_ref().map(of_act)
     }
 }
 
@@ -163,8 +139,6 @@ mod tests {
         assert_eq!(times.timeout.buckets[8], 1);
         assert_eq!(times.error, CallTime::default());
         assert!(others.iter().all(|act| *act == CallTimes::default()));
-        let all = times.and(&looks);
-        assert_eq!(all.ok.buckets, [3, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        assert_eq!(all.ok.sum, Nanos::from_micros(2_001_301));
+        assert_eq!(looks.ok.buckets[0], 1);
     }
 }

@@ -218,7 +218,7 @@ fn conditions_and_headroom_hold_without_the_store() {
 
 /// The store is in use, so nothing is decided without it, whatever was chosen for its failures.
 #[test]
-fn a_request_that_waits_in_vain_is_refused_and_is_no_failure() {
+fn a_request_that_waits_too_long_is_refused_and_is_no_failure() {
     let store = fallback(1);
     for outage in [Outage::Local, Outage::Allow, Outage::Deny, Outage::Error] {
         let limit = tokens(0, outage, "10/1h");

@@ -96,9 +96,94 @@ async fn a_crowd_shares_its_exchanges() {
     }
 }
 
+/// Each request has a key of its own beside the one that all share, as the first or the second.
+#[tokio::test]
+async fn users_of_one_address_share_its_exchanges() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let relay = Relay::start(server.port, Duration::from_millis(20));
+        for shared in [0, 1] {
+            let store = process(&relay, Duration::from_secs(20));
+            let quota = "400/1d".parse().unwrap();
+            let limits = [0, 1].map(|id| limit(id, Exponential::new(quota).unwrap()));
+            let before = scripts_run(&server);
+            let mut crowd = JoinSet::new();
+            for user in 0..CROWD {
+                let (store, limits) = (Arc::clone(&store), limits.clone());
+                crowd.spawn(async move {
+                    let mut names = [format!("\u{1}user-{user}"), "\u{1}address".into()];
+                    names.rotate_left(shared);
+                    let charges = [0, 1].map(|at| {
+                        let key = Key::from_bytes(names[at].as_bytes());
+                        Charge::enforced(&limits[at], key, Permits::ONE)
+                    });
+                    store.decide(&charges, Time::ZERO).await.unwrap().admitted
+                });
+            }
+            let admitted = crowd.join_all().await;
+            assert!(admitted.iter().all(|passes| *passes));
+            assert_eq!(without_store(&store), (FallbackCounts::default(), 0));
+            let calls = scripts_run(&server) - before;
+            assert!(calls <= 40, "{calls} calls, {shared}");
+        }
+    }
+}
+
+/// Every second key has an override: they share calls with the others.
+#[tokio::test]
+async fn keys_with_numbers_of_their_own_share_calls() {
+    for program in programs() {
+        let server = Server::start(&program, &[]);
+        let relay = Relay::start(server.port, Duration::from_millis(20));
+        let store = process(&relay, Duration::from_secs(20));
+        let limits = [(0, "10/1d"), (1, "20/1d")].map(|(id, quota)| Limit {
+            name: "calls".into(),
+            ..limit(id, Gcra::token_bucket(quota.parse().unwrap()).unwrap())
+        });
+        let before = scripts_run(&server);
+        let mut crowd = JoinSet::new();
+        for user in 0..CROWD {
+            let (store, limits) = (Arc::clone(&store), limits.clone());
+            crowd.spawn(async move {
+                let name = format!("\u{1}user-{user}");
+                let key = Key::from_bytes(name.as_bytes());
+                let charge = Charge::enforced(&limits[user % 2], key, Permits::ONE);
+                let decided = store.decide(&[charge], Time::ZERO).await.unwrap();
+                decided.each[0].remaining.get()
+            });
+        }
+        let mut left = crowd.join_all().await;
+        left.sort_unstable();
+        let half = CROWD / 2;
+        assert_eq!(
+            (left[0], left[half - 1], left[half], left[CROWD - 1]),
+            (9, 9, 19, 19)
+        );
+        let calls = scripts_run(&server) - before;
+        assert!(calls <= 20, "{calls} calls");
+    }
+}
+
+/// The number of scripts that a server has run.
+fn scripts_run(server: &Server) -> u64 {
+    let mut info = redis::cmd("INFO");
+    let stats: String = info
+        .arg("commandstats")
+        .query(&mut server.connect())
+        .unwrap();
+    let calls = |line: &str| {
+        line.strip_prefix("cmdstat_evalsha:calls=")?
+            .split(',')
+            .next()?
+            .parse()
+            .ok()
+    };
+    stats.lines().find_map(calls).unwrap_or(0)
+}
+
 /// Whatever the limit says about outages: the store is in use.
 #[tokio::test]
-async fn who_waits_in_vain_is_refused() {
+async fn a_request_that_waits_too_long_is_refused() {
     for program in programs() {
         let server = Server::start(&program, &[]);
         let relay = Relay::start(server.port, Duration::from_millis(600));
@@ -115,7 +200,8 @@ async fn who_waits_in_vain_is_refused() {
         let passed = ask(std::slice::from_ref(&hasty), limit).await;
         assert!((1..CROWD).contains(&passed), "{passed} of {CROWD}");
         assert_eq!(without_store(&hasty), (FallbackCounts::default(), 0));
-        let crowded = hasty.main().call_times().crowded.buckets;
+        let (_, decisions) = &hasty.main().call_times()[0];
+        let crowded = decisions.crowded.buckets;
         assert_eq!(
             usize::try_from(crowded.iter().sum::<u64>()).unwrap(),
             CROWD - passed

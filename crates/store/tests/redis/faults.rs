@@ -138,7 +138,8 @@ impl Bench {
 
     /// Calls that were given up at the deadline.
     pub(crate) fn given_up(&self) -> u64 {
-        self.store.call_times().timeout.buckets.iter().sum()
+        let each = self.store.call_times().into_iter();
+        each.flat_map(|(_, times)| times.timeout.buckets).sum()
     }
 }
 

@@ -344,11 +344,8 @@ fn elsewhere(name: &str, value: Option<&str>, place: &str) -> Option<String> {
         Some(table) => {
             let whole = in_example(table.example, name, value).unwrap_or_else(|| {
                 let algorithm = OWNED.iter().find(|(field, _)| *field == name);
-                let named = |(_, of): &(&str, &str)| format!("name = \"{of}\", ");
-                format!(
-                    "{{ {}{example} }}",
-                    algorithm.map(named).unwrap_or_default()
-                )
+                let named = algorithm.map(|(_, of)| format!("name = \"{of}\", "));
+                format!("{{ {}{example} }}", named.unwrap_or_default())
             });
             format!("put it into `{0}`: {0} = {whole}", table.name)
         }

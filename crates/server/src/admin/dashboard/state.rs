@@ -142,11 +142,18 @@ fn add_counts(about: &mut Value, shared: &ServiceContext, rule: &Rule) {
 /// the count.
 fn times(shared: &ServiceContext) -> Value {
     let store = shared.keeper.store().shared();
-    let store = store.map(|store| DurationsSnapshot::from(store.main().call_times().ok).buckets);
+    let store = store.and_then(|store| {
+        let each = store.main().call_times().into_iter();
+        let each = each.map(|(_, times)| DurationsSnapshot::from(times.ok));
+        each.reduce(|mut all, one| {
+            all.add(&one);
+            all
+        })
+    });
     json!({
         "decision": shared.observers.metrics.decision_times().buckets,
         "queue": shared.observers.metrics.queue_waits().buckets,
-        "store": store,
+        "store": store.map(|all| all.buckets),
     })
 }
 

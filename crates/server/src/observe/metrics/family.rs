@@ -203,7 +203,7 @@ impl DurationsSnapshot {
     }
 
     /// Adds the durations of another one with the same buckets.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for ((_, mine), (_, theirs)) in self.buckets.iter_mut().zip(&other.buckets) {
             *mine += theirs;
         }

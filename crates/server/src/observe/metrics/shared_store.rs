@@ -54,14 +54,14 @@ fn encode_servers(store: &RedisStore, out: &mut MetricList) {
 
 fn encode_times(store: &RedisStore, out: &mut MetricList) {
     let mut series = table::STORE_DURATION.open(out);
-    for (op, times) in store.call_times_by_act() {
+    for (op, times) in store.call_times() {
         // Acts that are never called would make a scrape long.
         if op != DECIDE && times == CallTimes::default() {
             continue;
         }
-        let failed = [("timeout", times.timeout), ("crowded", times.crowded)];
-        let others = [("ok", times.ok), ("error", times.error)];
-        for (outcome, time) in others.into_iter().chain(failed) {
+        let made = [("ok", times.ok), ("error", times.error)];
+        let given_up = [("timeout", times.timeout), ("crowded", times.crowded)];
+        for (outcome, time) in made.into_iter().chain(given_up) {
             series.durations(&[STORE, op, outcome], &time.into());
         }
     }
